@@ -1,0 +1,90 @@
+# pd-router. `make help` lists what there is; each target is also what CI runs.
+
+GO          ?= go
+BIN         := bin/pd-router
+RACE        := $(GO) test -race
+# Linters are pinned here and nowhere else. `go run` builds them once into the build cache; they never enter go.mod.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME    ?= 60s
+# The version is what the build reads from git. Outside a repository with commits (a source archive, say) there is nothing to read.
+BUILDVCS    := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+## ---- build and run
+
+.PHONY: build demo clean
+build: ## bin/pd-router
+	$(GO) build -trimpath -buildvcs=$(BUILDVCS) -o $(BIN) ./cmd/pd-router
+
+demo: build ## the whole thing on this machine: simulated nodes, the router, a few requests
+	$(BIN) demo
+
+clean: ## remove what builds leave behind
+	rm -rf bin out
+
+## ---- tests: Go and a C compiler are enough
+
+.PHONY: test race bench bench-smoke fuzz fuzz-smoke
+test: ## all Go tests, plain and then with the race detector
+	$(GO) test ./...
+	$(RACE) ./...
+
+race: ## all Go tests with the race detector
+	$(RACE) ./...
+
+bench: ## all benchmarks, with allocations
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+bench-smoke: ## each benchmark once: they still run
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
+
+fuzz: ## each fuzz target for FUZZTIME (60s)
+	test/fuzz.sh $(FUZZTIME)
+
+fuzz-smoke: ## each fuzz target for a few seconds
+	test/fuzz.sh 3s
+
+## ---- the gate: what every commit passes
+
+.PHONY: check fmt mod vet lint scripts
+check: fmt mod vet lint scripts race ## format, modules, vet, lint, scripts, race tests (with architecture and goldens)
+
+fmt: ## every Go file is as gofmt writes it
+	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { echo "not gofmt-ed:"; echo "$$bad"; exit 1; }
+
+mod: ## go.mod and go.sum are tidy and match what was downloaded
+	$(GO) mod tidy -diff
+	$(GO) mod verify
+
+vet: ## go vet
+	$(GO) vet ./...
+
+lint: ## staticcheck (staticcheck.conf)
+	$(GO) run $(STATICCHECK) ./...
+
+scripts: ## shell and Python files parse
+	@for f in .ci/run $$(find . -name '*.sh' -not -path './out/*'); do bash -n "$$f" || exit 1; done
+	@python3 -B -c 'import ast, pathlib; [ast.parse(p.read_text(), str(p)) for d in ("test", "bench") for p in pathlib.Path(d).rglob("*.py")]'
+
+## ---- the real binary against black-box cases, real clients and the real peer (the kit of CONTRIBUTING.md)
+
+.PHONY: blackbox test-clients test-peer test-ctrlcases ci
+blackbox: build ## black-box cases; ARGS="--only B11,T4" or "--group RT" picks some
+	test/blackbox.sh $(ARGS)
+
+test-clients: build ## published clients; ARGS="openai-py go" picks some
+	test/clients.sh $(ARGS)
+
+test-peer: build ## the real TileRT decode server behind this router, and both routers side by side
+	test/peer.sh $(ARGS)
+
+test-ctrlcases: build ## control-plane and decode-node cases against the simulated decode node
+	test/ctrlcases.sh
+
+ci: ## everything, as CI runs it
+	.ci/run

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"pd-router/internal/config"
+	"pd-router/internal/logging"
+	"pd-router/internal/metrics"
+	"pd-router/internal/nodes"
+	"pd-router/internal/openai"
+	"pd-router/internal/parser"
+	"pd-router/internal/router"
+	"pd-router/internal/server"
+	"pd-router/internal/token"
+)
+
+// serve builds the router, runs it and ends it: the body of the root command.
+func serve(cmd *cobra.Command, cfg config.Config) error {
+	log, err := logging.New(cmd.ErrOrStderr(), cfg.LogFormat, cfg.LogLevel)
+	if err != nil {
+		return err
+	}
+	defer log.Sync() //nolint:errcheck // stderr may be a pipe that is gone
+	p, err := build(cfg, log)
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", cfg.Addr())
+	if err != nil {
+		return fmt.Errorf("--host %s --port %d: %w", cfg.Host, cfg.Port, err)
+	}
+	return p.run(cmd.Context(), cfg, ln, log)
+}
+
+// parts are what a running router is made of.
+type parts struct {
+	router  *router.Router
+	server  *server.Server
+	metrics *metrics.Metrics
+}
+
+// fillState is called for each scrape, which the server serves: it is there by then.
+func (p *parts) fillState(s *metrics.State) {
+	p.router.FillState(s)
+	s.Connections = p.server.Connections()
+}
+
+func metricsOptions(o metrics.Options) metrics.Options {
+	o.Version = version
+	return o
+}
+
+// build makes the router of cfg. Nothing runs yet.
+func build(cfg config.Config, log *zap.Logger) (*parts, error) {
+	tok, err := loadTokenizer(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defaults, err := openai.ResolveDefaults(openai.DefaultsOptions{
+		GenerationConfig: cfg.GenerationConfig, ModelPath: cfg.ModelPath, Model: cfg.Model,
+		Temperature: optional(cfg.DefaultTemperature), TopP: optional(cfg.DefaultTopP), TopK: optional(cfg.DefaultTopK),
+		RepetitionPenalty: optional(cfg.DefaultRepetitionPenalty),
+	})
+	if err != nil {
+		return nil, err
+	}
+	gate := &openai.Gate{
+		Defaults: defaults, HasTokenizer: tok != nil, HasParser: cfg.Parser != "none",
+		ForceIncludeUsage: cfg.ForceIncludeUsage,
+		Thinking:          func(kwargs json.RawMessage) bool { return parser.ThinkingDefault(cfg.Parser, kwargs) },
+	}
+	backends := router.Backends{VLLM: cfg.VLLMURL, Connect: nodes.Options{ConnectTimeout: cfg.ConnectTimeout}}
+	names := make([]string, 0, len(cfg.Decode))
+	for _, n := range cfg.Decode {
+		a := nodes.Address{Host: n.Host, CtrlPort: n.Ctrl, HTTPPort: n.HTTP}
+		backends.Decode = append(backends.Decode, a)
+		names = append(names, a.String())
+	}
+	p := &parts{}
+	o := routerOptions(cfg)
+	p.metrics = metrics.New(prometheus.NewRegistry(), metricsOptions(router.MetricsOptions(o, names, p.fillState)))
+	p.router, err = router.New(o, backends, gate, tok, p.metrics, log)
+	return p, err
+}
+
+// optional is the text of a flag that may be unset.
+func optional[T int | float64](v *T) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(*v)
+}
+
+func loadTokenizer(cfg config.Config) (*token.Tokenizer, error) {
+	if cfg.ModelPath == "" {
+		return nil, nil
+	}
+	tok, err := token.Load(cfg.ModelPath)
+	if err != nil {
+		return nil, fmt.Errorf("--model-path: %w", err)
+	}
+	return tok, nil
+}
+
+func routerOptions(cfg config.Config) router.Options {
+	return router.Options{
+		QueueTimeout: cfg.QueueTimeout, QueueMax: cfg.QueueMax, QueueMaxBytes: cfg.QueueMaxBytes,
+		PrefillTimeout: cfg.PrefillTimeout, KVTimeout: cfg.KVTimeout, StreamIdleTimeout: cfg.StreamIdleTimeout,
+		DefaultMaxTokens: cfg.DefaultMaxTokens, Parser: cfg.Parser, ReasoningAlias: cfg.ReasoningAlias,
+	}
+}
+
+// errNotReady ends a router whose nodes never answered: a launcher that waits for it must see it end.
+var errNotReady = errors.New("the nodes did not answer within --startup-timeout")
+
+// run serves behind ln until ctx ends, and gives ln back closed.
+func (p *parts) run(ctx context.Context, cfg config.Config, ln net.Listener, log *zap.Logger) error {
+	var err error
+	p.server, err = server.New(server.Options{
+		MaxBody: int(cfg.MaxBody), MaxReading: cfg.QueueMaxBytes, DrainTimeout: cfg.DrainTimeout,
+	}, p.router, p.metrics.Write, log)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	log.Info("listening", zap.String("addr", ln.Addr().String()), zap.String("version", version),
+		zap.String("prefill", cfg.VLLMURL), zap.Any("decode", cfg.Decode), zap.Duration("queue_timeout", cfg.QueueTimeout))
+
+	stopping, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	nodesCtx, stopNodes := context.WithCancel(context.WithoutCancel(ctx)) // they are watched to the end of the drain
+	var g errgroup.Group
+	g.Go(func() error { p.router.Run(nodesCtx); return nil })
+	g.Go(func() error { return awaitReady(stopping, cfg.StartupTimeout, p.router, log, stop) })
+	g.Go(func() error {
+		defer stopNodes()
+		defer stop(nil) // a listener that failed ends the rest
+		err := p.server.Run(stopping, ln, forced(ctx))
+		log.Info("stopped", zap.Error(err))
+		return err
+	})
+	return g.Wait()
+}
+
+// awaitReady ends the router with an error when its nodes have not answered in time.
+func awaitReady(ctx context.Context, bound time.Duration, r *router.Router, log *zap.Logger, stop context.CancelCauseFunc) error {
+	start := time.Now()
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	select {
+	case <-r.Ready():
+		log.Info("ready", zap.Duration("after", time.Since(start)))
+		return nil
+	case <-ctx.Done():
+		return nil
+	case <-timer.C:
+		err := fmt.Errorf("%w (%s): %s", errNotReady, bound, strings.Join(r.Missing(), "; "))
+		stop(err)
+		return err
+	}
+}

@@ -1,0 +1,126 @@
+package config
+
+import (
+	"encoding/json"
+	"net"
+	"strconv"
+	"time"
+)
+
+// Config is every setting of the router after validation. The comment of a field is the help of its flag, which has
+// the field's name in lower case with hyphens; a test compares the two.
+type Config struct {
+	// URL of the vLLM prefill node, such as http://10.0.0.1:8000. A path is kept, a slash at the end is not. Required.
+	VLLMURL string
+
+	// Decode nodes as host:ctrl_port:http_port, several after one flag or the flag repeated. The order is the order of preference. Required.
+	Decode []Node
+
+	// Address that the router listens on.
+	Host string
+
+	// Port that the router listens on. 0 takes any free port, which the log names.
+	Port int
+
+	// Address host:port of a listener of its own for /metrics. Empty serves it on the port of the API.
+	MetricsAddr string
+
+	// Largest request body; a longer one gets 413.
+	MaxBody int64
+
+	// Folder of the model with tokenizer.json and generation_config.json. Without it replies hold token ids and no text.
+	ModelPath string
+
+	// Grammar of reasoning and tool calls in the model's output. All but none need --model-path.
+	Parser string
+
+	// Name of the model profile, such as glm5, which says what the decode engine can do.
+	Model string
+
+	// Where sampling defaults come from: auto reads generation_config.json in --model-path, vllm takes neutral ones.
+	GenerationConfig string
+
+	// Temperature for requests that name none. Unset takes that of --generation-config.
+	DefaultTemperature *float64
+
+	// Top-p for requests that name none. Unset takes that of --generation-config.
+	DefaultTopP *float64
+
+	// Top-k for requests that name none; 0 is no limit. Unset takes that of --generation-config.
+	DefaultTopK *int
+
+	// Repetition penalty for requests that name none. Unset takes that of --generation-config.
+	DefaultRepetitionPenalty *float64
+
+	// Completion length in tokens for requests that name none. 0 is all that the context window has left.
+	DefaultMaxTokens int
+
+	// Send the usage chunk at the end of every stream, asked for or not.
+	ForceIncludeUsage bool
+
+	// Write reasoning text under the name reasoning too, beside reasoning_content.
+	ReasoningAlias bool
+
+	// Chat template that vLLM serves with, as a path or literally. Accepted for launchers that pass it; vLLM alone renders prompts.
+	ChatTemplate string
+
+	// Template arguments that vLLM adds to every chat request, as a JSON object. Give it the value that vLLM was given.
+	DefaultChatTemplateKwargs json.RawMessage
+
+	// How long a request may wait for a decode slot. 0 refuses at once with 429 when none is free.
+	QueueTimeout time.Duration
+
+	// How many requests may wait at once; the next one gets 429.
+	QueueMax int
+
+	// How many bytes of request bodies may wait at once; a request that would pass it gets 429.
+	QueueMaxBytes int64
+
+	// How long prefill and decode nodes may take to answer for the first time; then the router gives up with exit code 1.
+	StartupTimeout time.Duration
+
+	// How long running replies may take to end after SIGTERM. 0 cuts them at once.
+	DrainTimeout time.Duration
+
+	// How long opening a connection to a node may take.
+	ConnectTimeout time.Duration
+
+	// How long the prefill node may take to answer one request.
+	PrefillTimeout time.Duration
+
+	// How long a decode node may take from the decode request to its first line. Nodes themselves give up after 120 s.
+	KVTimeout time.Duration
+
+	// How long a decode node may be silent in the middle of a reply.
+	StreamIdleTimeout time.Duration
+
+	// Form of log lines on stderr.
+	LogFormat string
+
+	// Least severe level that is logged.
+	LogLevel string
+
+	// File with settings, by its ending yaml, yml, toml or json. Its keys are the flags without dashes in front.
+	Config string
+}
+
+// Node is the address of one decode node.
+type Node struct {
+	Host string // name or IP address; IPv6 without brackets
+	Ctrl int    // port of the control plane, which prefill nodes connect to
+	HTTP int    // port of /pd/decode
+}
+
+// String is the node as --decode takes it.
+func (n Node) String() string {
+	return net.JoinHostPort(n.Host, strconv.Itoa(n.Ctrl)) + ":" + strconv.Itoa(n.HTTP)
+}
+
+// HTTPAddr is host:port of the node's HTTP server.
+func (n Node) HTTPAddr() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.HTTP)) }
+
+// CtrlAddr is host:port of the node's control plane.
+func (n Node) CtrlAddr() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.Ctrl)) }
+
+// Addr is host:port that the API listens on.
+func (c Config) Addr() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) }

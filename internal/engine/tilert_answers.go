@@ -1,0 +1,191 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"pd-router/internal/openai"
+	"pd-router/internal/tilert"
+)
+
+// Prefilled is what the answer of the prefill node says (spec 4.1).
+type Prefilled struct {
+	ID            string // vLLM's response id, which the client sees
+	RID           string // derived from it: the name of the KV on the decode node
+	Model         []byte // raw JSON, null when absent
+	FirstToken    int
+	FirstLogProb  openai.FirstLogProb // of the first token
+	PromptTokens  int
+	PromptDetails []byte // raw usage.prompt_tokens_details, or nil
+}
+
+type prefillAnswer struct {
+	ID      string          `json:"id"`
+	Model   json.RawMessage `json:"model"`
+	Choices []struct {
+		LogProbs *struct {
+			Content []struct {
+				Token       string         `json:"token"`
+				LogProb     *float64       `json:"logprob"`
+				TopLogProbs []topCandidate `json:"top_logprobs"`
+			} `json:"content"`
+			Tokens []*string `json:"tokens"`
+		} `json:"logprobs"`
+	} `json:"choices"`
+	Usage *struct {
+		PromptTokens        json.RawMessage `json:"prompt_tokens"`
+		PromptTokensDetails json.RawMessage `json:"prompt_tokens_details"`
+	} `json:"usage"`
+}
+
+type topCandidate struct {
+	Token   string   `json:"token"`
+	LogProb *float64 `json:"logprob"`
+}
+
+// Prefilled reads the 200 answer of the prefill node.
+func (TileRT) Prefilled(answer []byte) (*Prefilled, error) {
+	var a prefillAnswer
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return nil, fmt.Errorf("the prefill node's answer cannot be read: %w", err)
+	}
+	if a.ID == "" {
+		return nil, fmt.Errorf("the prefill node's answer has no id")
+	}
+	p := &Prefilled{ID: a.ID, RID: tilert.DeriveRID(a.ID), Model: a.Model}
+	if p.RID == "" {
+		return nil, fmt.Errorf("the prefill node's id %q leaves no request id", a.ID)
+	}
+	if len(p.Model) == 0 {
+		p.Model = []byte("null")
+	}
+	if a.Usage != nil {
+		p.PromptTokens = laxInt(a.Usage.PromptTokens)
+		if d := a.Usage.PromptTokensDetails; len(d) > 0 && !bytes.Equal(d, []byte("null")) {
+			p.PromptDetails = d
+		}
+	}
+	if err := p.first(&a); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// first finds the first token's id, which vLLM spells token_id:N when it is told to.
+func (p *Prefilled) first(a *prefillAnswer) error {
+	text := ""
+	if len(a.Choices) > 0 && a.Choices[0].LogProbs != nil {
+		lp := a.Choices[0].LogProbs
+		switch {
+		case len(lp.Content) > 0:
+			text = lp.Content[0].Token
+			p.FirstLogProb = firstLogProb(lp.Content[0].LogProb, lp.Content[0].TopLogProbs)
+		case len(lp.Tokens) > 0 && lp.Tokens[0] != nil:
+			text = *lp.Tokens[0]
+		}
+	}
+	id, ok := tokenID(text)
+	if !ok {
+		return fmt.Errorf("the prefill node did not tell the id of the first token (it said %q, want token_id:N): "+
+			"start vLLM with --return-tokens-as-token-ids", text)
+	}
+	p.FirstToken = id
+	return nil
+}
+
+func firstLogProb(value *float64, top []topCandidate) openai.FirstLogProb {
+	out := openai.FirstLogProb{LogProb: math.NaN()}
+	if value != nil {
+		out.LogProb = *value
+	}
+	for _, c := range top {
+		id, ok := tokenID(c.Token)
+		if !ok {
+			continue
+		}
+		row := openai.Candidate{ID: id, LogProb: math.NaN()}
+		if c.LogProb != nil {
+			row.LogProb = *c.LogProb
+		}
+		out.Top = append(out.Top, row)
+	}
+	return out
+}
+
+func tokenID(s string) (int, bool) {
+	digits, ok := strings.CutPrefix(s, "token_id:")
+	if !ok || digits == "" {
+		return 0, false
+	}
+	id, err := strconv.ParseUint(digits, 10, 31)
+	return int(id), err == nil
+}
+
+// laxInt is an integer that may be spelled as a string; anything else is 0.
+func laxInt(raw []byte) int {
+	n, err := strconv.Atoi(strings.Trim(string(raw), `"`))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// DecodeRefusal turns a node's answer other than 200 into what the client gets (spec 5): a typed error keeps
+// its type, text and status; the KV time-out is a gateway time-out; anything else is a failed decode call.
+func (TileRT) DecodeRefusal(status int, answer []byte) *openai.Error {
+	var a struct {
+		Error     json.RawMessage `json:"error"`
+		ErrorType string          `json:"error_type"`
+	}
+	text := ""
+	if json.Unmarshal(answer, &a) == nil {
+		if json.Unmarshal(a.Error, &text) != nil {
+			text = string(a.Error)
+		}
+	}
+	if e := NodeError(a.ErrorType, text); e != nil {
+		e.Status = status
+		return e
+	}
+	if status == 504 && text == "kv_transfer_timeout" {
+		return openai.Errorf(openai.TypeKVTransferTimeout,
+			"the KV cache did not reach the decode node in time: check that prefill can reach the node's control port and that both have the same sender count and layout")
+	}
+	return openai.Errorf(openai.TypeDecodeFailed, "decode call failed: the node answered %d %s", status, clip(text))
+}
+
+// nodeTypes are the error types that decode nodes use.
+var nodeTypes = map[string]bool{
+	openai.TypeInvalidGrammar: true, openai.TypeGrammarViolation: true, openai.TypeGrammarBackendUnavailable: true,
+	openai.TypeGrammarUnsupported: true, openai.TypeLogprobsUnavailable: true, openai.TypeCapabilityUnavailable: true,
+	openai.TypeInvalidParameter: true, openai.TypeRequestCancelled: true,
+}
+
+// NodeError is the error of a type that decode nodes use, nil for any other type.
+func NodeError(errorType, text string) *openai.Error {
+	if !nodeTypes[errorType] {
+		return nil
+	}
+	return openai.Errorf(errorType, "%s", text)
+}
+
+// StreamError is an error line of a token stream.
+func (TileRT) StreamError(l *tilert.Line) *openai.Error {
+	if e := NodeError(l.ErrorType, l.Error); e != nil {
+		return e
+	}
+	return openai.Errorf(openai.TypeDecodeFailed, "decode error: %s", clip(l.Error))
+}
+
+// clip keeps a foreign text short: it goes into messages and logs.
+func clip(s string) string {
+	const limit = 500
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
+}

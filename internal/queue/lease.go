@@ -1,0 +1,57 @@
+package queue
+
+import "time"
+
+// Lease is the right to use a slot, from Acquire to Release. It must not be copied.
+type Lease struct {
+	_ noCopy
+
+	slot     *Slot
+	ticket   uint64
+	waited   time.Duration
+	settling bool // guarded by slot.q.mu
+}
+
+// Slot is the slot that the lease is for.
+func (l *Lease) Slot() *Slot { return l.slot }
+
+// Ticket is the place in the line that the request had, never 0. With it as Want.Ticket the same request comes
+// again ahead of all that came later.
+func (l *Lease) Ticket() uint64 { return l.ticket }
+
+// Waited is how long Acquire took.
+func (l *Lease) Waited() time.Duration { return l.waited }
+
+// Settle says that the request is done with the slot while the node still works on it. The slot is not free yet,
+// but those who would not wait for a busy one now wait up to SettleGrace. Release must follow when the node is
+// idle. After Release it does nothing.
+func (l *Lease) Settle() {
+	q := l.slot.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l.settling = true
+}
+
+// Release hands the slot to the oldest waiter under one lock: no newcomer slips in. A second call does nothing, so
+// an early release before the last chunk and a deferred one live together.
+func (l *Lease) Release() {
+	q := l.slot.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l.slot.lease == l { // the slot may have its next owner by now
+		l.slot.lease = nil
+		l.slot.returnLocked()
+	}
+}
+
+// leaseLocked makes the caller the owner of s, which nobody has.
+func (s *Slot) leaseLocked(ticket uint64) *Lease {
+	s.lease = &Lease{slot: s, ticket: ticket}
+	return s.lease
+}
+
+// noCopy lets go vet refuse copies: only the original is the owner that Release knows.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}

@@ -1,0 +1,257 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"pd-router/internal/metrics"
+	"pd-router/internal/nodes"
+	"pd-router/internal/openai"
+	"pd-router/internal/queue"
+	"pd-router/internal/tilert"
+)
+
+// busyPause is how long a request with no queue time waits before its one more try at a busy node.
+const busyPause = 500 * time.Millisecond
+
+// maxRefusal bounds the body of a node's refusal.
+const maxRefusal = 1 << 20
+
+// dispatch runs the second leg up to the first line of the token stream: only then is it certain what status the
+// client gets.
+func (l *life) dispatch() *failure {
+	l.slot(metrics.SlotKVWait)
+	start := time.Now()
+	defer func() { l.times.kvWait += time.Since(start) }()
+	if f := l.fits(); f != nil {
+		return f
+	}
+	for try := 1; ; try++ {
+		status, answer, f := l.postDecode()
+		switch {
+		case f != nil:
+			return f
+		case status == 200:
+			return l.firstLine()
+		case status != 429:
+			return l.nodeRefused(status, answer)
+		}
+		if f := l.busy(try); f != nil {
+			return f
+		}
+	}
+}
+
+// fits refuses a prompt that does not fit the node's window: its sender has not written the KV, and a decode would wait
+// for it in vain.
+func (l *life) fits() *failure {
+	hello := l.node.Hello()
+	if hello == nil || hello.MaxSeqLen <= 0 || l.prefilled.PromptTokens <= hello.MaxSeqLen {
+		return nil
+	}
+	e := openai.Errorf(openai.TypeContextLengthExceeded, "This model's maximum context length is %d tokens, but the prompt has %d: shorten it",
+		hello.MaxSeqLen, l.prefilled.PromptTokens)
+	return &failure{outcome: Invalid, err: e}
+}
+
+// maxTokens is the completion budget for the node, which clamps it to its window itself.
+func (l *life) maxTokens() int {
+	switch {
+	case l.req.MaxTokens > 0:
+		return l.req.MaxTokens
+	case l.r.opts.DefaultMaxTokens > 0:
+		return l.r.opts.DefaultMaxTokens
+	}
+	if w := l.r.window(l.node); w > 0 {
+		return max(1, w-l.prefilled.PromptTokens)
+	}
+	return 256
+}
+
+// postDecode sends the decode request. With status 200 the stream is open in l.decode; any other answer is read.
+func (l *life) postDecode() (status int, answer []byte, f *failure) {
+	leg := l.r.engine.Decode(l.req, l.prefilled, l.maxTokens())
+	resp, err := l.node.Do(l.ctx, &nodes.Call{
+		Method: "POST", Path: leg.Path, Body: leg.Body,
+		HeadTimeout: l.r.opts.KVTimeout, IdleTimeout: l.r.opts.StreamIdleTimeout,
+	})
+	if err != nil {
+		return 0, nil, l.nodeLost(err)
+	}
+	l.dispatched = true
+	if resp.Status == 200 {
+		l.decode = resp
+		return 200, nil, nil
+	}
+	defer resp.Close()
+	answer, err = resp.ReadAll(maxRefusal)
+	if err != nil {
+		return 0, nil, l.nodeLost(err)
+	}
+	l.nodeEnded = true
+	return resp.Status, answer, nil
+}
+
+// nodeLost is a decode call that broke. Nothing has reached the client: another pair may serve it.
+func (l *life) nodeLost(err error) *failure {
+	if f := ended(l.ctx); f != nil {
+		l.dispatched = true // the node may have it
+		return f
+	}
+	var lost *nodes.Error
+	if !errors.As(err, &lost) {
+		return outcomeOf(err)
+	}
+	l.r.failedUpstream(legDecode, classOf(lost))
+	if lost.Phase == nodes.Connect {
+		l.node.Failed(err)
+		return decodeFailed(openai.TypeDecodeFailed, "the decode node cannot be reached").again(anywhere).because(err)
+	}
+	l.dispatched = true
+	if nodes.IsTimeout(err) {
+		return decodeFailed(openai.TypeKVTransferTimeout, "the decode node did not answer in time (--kv-timeout)").because(err)
+	}
+	return decodeFailed(openai.TypeDecodeFailed, "decode call failed: the connection to the decode node broke").again(anywhere).because(err)
+}
+
+// nodeRefused is an answer other than 200 and 429.
+func (l *life) nodeRefused(status int, answer []byte) *failure {
+	e := l.r.engine.DecodeRefusal(status, answer)
+	f := &failure{outcome: DecodeRefused, err: e, cause: &statusError{legDecode, status, answer}}
+	l.r.failedUpstream(legDecode, classStatus)
+	switch e.Type {
+	case openai.TypeGrammarUnsupported:
+		l.node.refusesGrammars()
+	case openai.TypeDecodeFailed:
+		f.outcome, f.retry = DecodeFailed, elsewhere
+		l.strike = true
+	case openai.TypeKVTransferTimeout:
+		f.outcome = DecodeFailed
+	}
+	return f
+}
+
+// errMoved says that the request has left a busy node for the slot of another, and wants a fresh pair there.
+var errMoved = &failure{}
+
+// busy waits before the next try at a node that is busy for somebody else or still letting go, within the
+// queue time. The wait is one for another slot, ahead of all that came later: when there is one, the request moves.
+func (l *life) busy(try int) *failure {
+	l.nodeEnded = true // it never began
+	noWait := l.r.opts.QueueTimeout <= 0
+	pause := min(l.left(), busyPause, 20*time.Millisecond<<min(try-1, 8))
+	if pause <= 0 && !noWait || noWait && try > 1 {
+		return l.stillBusy()
+	}
+	start := time.Now()
+	other, err := l.r.queue.Acquire(l.ctx, queue.Want{
+		Bound: pause, Needs: queue.Traits(l.req.Needs), Ticket: l.ticket, Avoid: l.lease.Slot(), Quiet: true,
+	})
+	l.waited += time.Since(start)
+	l.r.metrics.Upstream.Retried(retryBusy)
+	switch {
+	case err == nil:
+		l.strike = true // left alone for a while, not given to the next in line at once
+		l.endLease(0)
+		l.take(other)
+		l.attempts-- // a busy node is nobody's failure
+		return errMoved
+	case !errors.Is(err, queue.ErrExpired):
+		return l.noSlot(err)
+	case noWait && !sleep(l.ctx, busyPause):
+		return ended(l.ctx)
+	}
+	l.nodeEnded = false
+	return nil
+}
+
+func (l *life) stillBusy() *failure {
+	e := openai.Errorf(openai.TypeDecodeBusy, "decode node busy: it is working for somebody else than this router")
+	e.RetryAfter = 1
+	return &failure{outcome: DecodeBusy, err: e}
+}
+
+// firstLine reads what the stream begins with.
+func (l *life) firstLine() *failure {
+	if f := l.next(); f != nil {
+		if f.outcome != ClientGone && f.outcome != Draining {
+			f.outcome = DecodeFailed
+		}
+		return f
+	}
+	l.times.first = time.Now()
+	if l.line.Kind == tilert.ErrorLine {
+		return l.errorLine()
+	}
+	l.node.Succeeded()
+	l.slot(metrics.SlotDecode)
+	return nil
+}
+
+// next reads and parses one line of the stream into l.line.
+func (l *life) next() *failure {
+	raw, err := l.decode.Line()
+	if err == io.EOF {
+		l.nodeEnded = false
+		l.strike = true
+		l.r.failedUpstream(legDecode, classTruncated)
+		return streamFailed(openai.TypeDecodeTruncated, "the decode node's stream ended without its last line").again(anywhere).
+			because(errors.New("stream ended early"))
+	}
+	if f := ended(l.ctx); f != nil {
+		return f
+	}
+	if err != nil {
+		l.strike = true
+		l.r.failedUpstream(legDecode, classLost)
+		if nodes.IsTimeout(err) {
+			return streamFailed(openai.TypeDecodeStreamFailed, "decode stalled: no token within --stream-idle-timeout").because(err)
+		}
+		return streamFailed(openai.TypeDecodeTruncated, "the connection to the decode node broke").again(anywhere).because(err)
+	}
+	if err := l.line.Parse(raw); err != nil {
+		l.strike = true
+		l.r.failedUpstream(legDecode, classLine)
+		return streamFailed(openai.TypeDecodeStreamFailed, "stream failed: the decode node sent a line that cannot be read").
+			because(fmt.Errorf("%w in %.200q", err, raw))
+	}
+	return nil
+}
+
+// errorLine is a failure that the node reports itself.
+func (l *life) errorLine() *failure {
+	l.nodeEnded = true
+	e := l.r.engine.StreamError(&l.line)
+	f := &failure{outcome: DecodeRefused, err: e, cause: errors.New(l.line.Error)}
+	if e.Type == openai.TypeDecodeFailed {
+		f.outcome, f.retry, l.strike = DecodeFailed, elsewhere, true
+	}
+	l.r.failedUpstream(legDecode, classErrorLine)
+	return f
+}
+
+func decodeFailed(kind, text string) *failure {
+	return &failure{outcome: DecodeFailed, err: openai.Errorf(kind, "%s", text)}
+}
+
+func streamFailed(kind, text string) *failure {
+	return &failure{outcome: StreamFailed, err: openai.Errorf(kind, "%s", text)}
+}
+
+func (f *failure) again(r retry) *failure {
+	f.retry = r
+	return f
+}
+
+// statusError is a node's answer for the log.
+type statusError struct {
+	leg    string
+	status int
+	answer []byte
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%s answered %d: %.300q", e.leg, e.status, e.answer)
+}

@@ -1,0 +1,201 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"go.uber.org/zap"
+
+	"pd-router/internal/engine"
+	"pd-router/internal/nodes"
+	"pd-router/internal/openai"
+	"pd-router/internal/queue"
+	"pd-router/internal/tilert"
+)
+
+// maxAttempts is how many pairs of legs one request may cost.
+const maxAttempts = 3
+
+// Call is a request as it came from a client, read to its end.
+type Call struct {
+	Endpoint    openai.Endpoint
+	Body        []byte
+	Start       time.Time // when its head was there
+	ReadBody    time.Duration
+	ClientID    string // X-Request-ID, for the log only
+	Correlation string // X-Correlation-ID, for the log only
+	Forward     []byte // header lines for the prefill node (authorization, trace context)
+}
+
+// life is one request. It belongs to one goroutine.
+type life struct {
+	r    *Router
+	ctx  context.Context
+	call Call
+	req  *openai.Request
+
+	// Of the wait: what is left of the bound, and the place in the line.
+	waited time.Duration
+	ticket uint64
+
+	// Of the present attempt.
+	attempts   int
+	lease      *queue.Lease
+	node       *backend
+	nodeName   string
+	prefilled  *engine.Prefilled
+	dispatched bool // a decode POST went out
+	nodeEnded  bool // the node itself has reported an end
+	strike     bool // the attempt counts against the node
+	decode     *nodes.Response
+	line       tilert.Line
+	reply      *openai.Reply
+	tokens     int   // ids received from the node
+	held       []int // a first id that left no text, see tokenLine
+	heldRows   openai.Rows
+	body       []byte // of a whole reply
+
+	times    times
+	finished bool
+}
+
+// Serve runs the life of one request. ctx ends with ErrClientGone or ErrDraining as its cause. When the Reply
+// has a stream, the caller must call its WriteTo or Close; the tokens are pumped there.
+func (r *Router) Serve(ctx context.Context, call Call) (reply *Reply) {
+	l := &life{r: r, ctx: ctx, call: call}
+	l.times.start = call.Start
+	defer l.onPanic(&reply)
+	if f := l.admit(); f != nil {
+		return l.refuse(f)
+	}
+	if f := l.serve(); f != nil {
+		return l.refuse(f)
+	}
+	if l.req.Stream {
+		return l.streamed()
+	}
+	return l.whole()
+}
+
+// Refuse ends a request that the edge has refused, so that it is accounted for like any other. When the client has
+// left meanwhile, that is how it ended.
+func (r *Router) Refuse(ctx context.Context, call Call, e *openai.Error) *Reply {
+	l := &life{r: r, ctx: ctx, call: call}
+	l.times.start = call.Start
+	if f := ended(ctx); f != nil {
+		return l.refuse(f)
+	}
+	outcome := Invalid
+	switch e.Type {
+	case openai.TypeDraining:
+		outcome = Draining
+	case openai.TypeQueueFull:
+		outcome = QueueFull
+	}
+	return l.refuse(&failure{outcome: outcome, err: e})
+}
+
+// serve makes attempts until one is good, or none may follow. After a later attempt got no slot, it is the
+// failure of the earlier one that the client is told.
+func (l *life) serve() *failure {
+	var before *failure
+	for {
+		f := l.attempt()
+		switch {
+		case f == nil:
+			return nil
+		case f == errMoved:
+			continue
+		case f.outcome == QueueTimeout && before != nil:
+			return before
+		}
+		l.endLease(0)
+		if !l.again(f) {
+			return f
+		}
+		before = f
+	}
+}
+
+// admit reads the body's top level and refuses what cannot be honoured, before any work.
+func (l *life) admit() *failure {
+	view, e := openai.Parse(l.call.Body)
+	if e == nil {
+		l.req, e = l.r.gate.Check(l.call.Endpoint, view)
+	}
+	if e != nil {
+		if e.Status == 501 {
+			return &failure{outcome: Unavailable, err: e}
+		}
+		return &failure{outcome: Invalid, err: e}
+	}
+	if e := l.r.able(l.req); e != nil {
+		return &failure{outcome: Unavailable, err: e}
+	}
+	return nil
+}
+
+// attempt is one pair of legs. For a streaming client it ends with the first line of the node's stream in hand, for
+// a blocking one with the whole reply.
+func (l *life) attempt() *failure {
+	if l.lease == nil {
+		if f := l.wait(); f != nil {
+			return f
+		}
+	}
+	l.attempts++
+	if f := l.prefill(); f != nil {
+		return f
+	}
+	if f := l.dispatch(); f != nil {
+		return f
+	}
+	if l.req.Stream {
+		return nil
+	}
+	return l.collect()
+}
+
+// again decides about another attempt after f, whose lease is on its way back.
+func (l *life) again(f *failure) bool {
+	if f.retry == never || l.attempts >= maxAttempts || l.ctx.Err() != nil {
+		return false
+	}
+	if f.retry == elsewhere && !l.r.anotherUp(l.node) {
+		return false
+	}
+	if l.left() <= 0 && !l.r.anotherUp(l.node) {
+		return false
+	}
+	l.r.metrics.Upstream.Retried(retryPair)
+	l.r.log.Info("another attempt", zap.Int("attempt", l.attempts+1), zap.String("node", l.node.slot.Name()),
+		zap.String("after", f.outcome.String()), zap.Error(f.cause))
+	return true
+}
+
+// anotherUp says whether a node other than be is up.
+func (r *Router) anotherUp(be *backend) bool {
+	for _, other := range r.backends {
+		if other != be && other.Up() {
+			return true
+		}
+	}
+	return false
+}
+
+// left is what remains of the bound on waiting.
+func (l *life) left() time.Duration { return l.r.opts.QueueTimeout - l.waited }
+
+// onPanic is the outermost frame of our own code: the slot comes back and the client gets an answer.
+func (l *life) onPanic(reply **Reply) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	l.r.log.Error("panic in a request", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+	l.endLease(0)
+	*reply = l.refuse(&failure{outcome: Internal, cause: fmt.Errorf("panic: %v", p),
+		err: openai.Errorf(openai.TypeInternalError, "internal error")})
+}

@@ -1,0 +1,124 @@
+package router
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"pd-router/internal/metrics"
+	"pd-router/internal/nodes"
+	"pd-router/internal/openai"
+	"pd-router/internal/tilert"
+)
+
+// maxPrefillAnswer bounds the answer to one token; a log-prob row or an error text is far below it.
+const maxPrefillAnswer = 16 << 20
+
+// prefill runs the first leg. A connection that breaks before any byte of the answer gets one more try under a new
+// id; an answer, even a bad one, does not, as its KV may be under way.
+func (l *life) prefill() *failure {
+	l.slot(metrics.SlotPrefill)
+	start := time.Now()
+	defer func() { l.times.prefill += time.Since(start) }()
+	for try := 1; ; try++ {
+		answer, status, err := l.askPrefill()
+		if f := ended(l.ctx); f != nil {
+			return f
+		}
+		if err == nil {
+			return l.prefillAnswered(status, answer)
+		}
+		f := l.prefillLost(err)
+		var lost *nodes.Error
+		if errors.As(err, &lost) && lost.Phase == nodes.Send && !nodes.IsTimeout(err) && try == 1 {
+			l.r.metrics.Upstream.Retried(retryPrefill)
+			continue
+		}
+		return f
+	}
+}
+
+func (l *life) askPrefill() (answer []byte, status int, err error) {
+	leg := l.r.engine.Prefill(l.req, tilert.NewRequestID(), l.node.Address.Host, l.node.Address.CtrlPort)
+	resp, err := l.r.prefill.Do(l.ctx, &nodes.Call{
+		Method: "POST", Path: leg.Path, Header: append(leg.Header, l.call.Forward...), Body: leg.Body,
+		HeadTimeout: l.r.opts.PrefillTimeout, IdleTimeout: l.r.opts.StreamIdleTimeout,
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer resp.Close()
+	answer, err = resp.ReadAll(maxPrefillAnswer)
+	return answer, resp.Status, err
+}
+
+func (l *life) prefillAnswered(status int, answer []byte) *failure {
+	switch {
+	case status == 200:
+		p, err := l.r.engine.Prefilled(answer)
+		if err != nil {
+			return prefillFailed(err.Error()).because(err)
+		}
+		l.prefilled = p
+		l.countPrompt()
+		return nil
+	case status >= 400 && status < 500:
+		return prefillRefused(status, answer)
+	}
+	l.r.failedUpstream(legPrefill, classStatus)
+	return prefillFailed("the prefill node failed").because(&statusError{legPrefill, status, answer})
+}
+
+// prefillRefused passes vLLM's own refusal on, unchanged where it is JSON.
+func prefillRefused(status int, answer []byte) *failure {
+	f := &failure{outcome: PrefillRefused, err: openai.Errorf(openai.TypeBadRequest, "%s", firstChars(answer))}
+	f.err.Status = status
+	if trimmed := bytes.TrimSpace(answer); len(trimmed) > 0 && json.Valid(trimmed) {
+		f.raw = answer
+	}
+	return f
+}
+
+// prefillLost is a call without a usable answer. A node that cannot be reached is down: the request waits
+// for it, without a slot.
+func (l *life) prefillLost(err error) *failure {
+	var lost *nodes.Error
+	if !errors.As(err, &lost) {
+		return outcomeOf(err)
+	}
+	l.r.failedUpstream(legPrefill, classOf(lost))
+	switch {
+	case nodes.IsTimeout(err) && lost.Phase != nodes.Connect:
+		f := prefillFailed("the prefill node did not answer in time (--prefill-timeout)").because(err)
+		f.err.Status = 504
+		return f
+	case lost.Phase == nodes.Connect:
+		l.r.prefill.Failed(err)
+		f := prefillFailed("the prefill node cannot be reached").because(err)
+		f.retry = anywhere
+		return f
+	}
+	return prefillFailed("the connection to the prefill node broke").because(err)
+}
+
+// classOf is the label of a broken call.
+func classOf(lost *nodes.Error) string {
+	switch {
+	case lost.Phase == nodes.Connect:
+		return classConnect
+	case nodes.IsTimeout(lost):
+		return classTimeout
+	}
+	return classLost
+}
+
+func prefillFailed(text string) *failure {
+	return &failure{outcome: PrefillFailed, err: openai.Errorf(openai.TypePrefillFailed, "%s", text)}
+}
+
+func firstChars(b []byte) string {
+	const limit = 500
+	return strings.ToValidUTF8(string(b[:min(len(b), limit)]), "\uFFFD")
+}

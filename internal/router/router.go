@@ -1,0 +1,214 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"pd-router/internal/engine"
+	"pd-router/internal/metrics"
+	"pd-router/internal/nodes"
+	"pd-router/internal/openai"
+	"pd-router/internal/queue"
+	"pd-router/internal/token"
+)
+
+// Options are the bounds and habits of a request's life.
+type Options struct {
+	QueueTimeout      time.Duration // longest wait for a slot in all; 0: refuse at once
+	QueueMax          int           // most requests that wait at once
+	QueueMaxBytes     int64         // most bytes of waiting bodies
+	PrefillTimeout    time.Duration // to the head of the prefill node's answer
+	KVTimeout         time.Duration // to the head of the decode node's answer, which comes when the KV is there
+	StreamIdleTimeout time.Duration // silence in a token stream
+	DefaultMaxTokens  int           // when the client names no length; 0: up to the node's window
+	Parser            string        // output parser, "none" for none
+	ReasoningAlias    bool          // write reasoning beside reasoning_content
+}
+
+// Router serves requests over one prefill node and any number of decode nodes.
+type Router struct {
+	opts      Options
+	gate      *openai.Gate
+	tokenizer *token.Tokenizer
+	queue     *queue.Queue
+	prefill   *nodes.Prefill
+	backends  []*backend
+	engine    engine.TileRT
+	metrics   *metrics.Metrics
+	buffers   buffers
+	log       *zap.Logger
+
+	ready     chan struct{} // closed when the prefill node and one decode node have answered
+	readyOnce sync.Once
+
+	background context.Context // of settling; ended by Run's return
+	stop       context.CancelFunc
+	prefillMu  sync.Mutex // as backend.mu, for the prefill node and the queue
+	settling   sync.WaitGroup
+}
+
+// backend is a decode node with its slot.
+type backend struct {
+	*nodes.Decode
+	slot     *queue.Slot
+	meter    *metrics.Node
+	sequence atomic.Int64 // tokens in the node's cache, 0 when it is idle
+
+	mu        sync.Mutex // makes reading the node's state and applying it to the slot one step
+	noGrammar bool       // it has refused a grammar as unsupported
+}
+
+// Backends say where the nodes are.
+type Backends struct {
+	VLLM    string
+	Decode  []nodes.Address
+	Connect nodes.Options
+}
+
+// New returns a router that knows its nodes but not yet whether they are there: Run finds out.
+func New(o Options, b Backends, gate *openai.Gate, tok *token.Tokenizer, m *metrics.Metrics, log *zap.Logger) (*Router, error) {
+	r := &Router{opts: o, gate: gate, tokenizer: tok, metrics: m, log: log, ready: make(chan struct{})}
+	r.background, r.stop = context.WithCancel(context.Background())
+	r.queue = queue.New(queue.Options{MaxWaiters: o.QueueMax, MaxBytes: o.QueueMaxBytes, SettleGrace: time.Second, Observe: r.waited})
+	r.queue.Pause() // until the prefill node has answered
+	var err error
+	if r.prefill, err = nodes.NewPrefill(b.VLLM, b.Connect, r.prefillChanged); err != nil {
+		return nil, fmt.Errorf("--vllm-url: %w", err)
+	}
+	for _, a := range b.Decode {
+		be := &backend{}
+		if be.Decode, err = nodes.NewDecode(a, b.Connect, func(_ *nodes.Decode, _ bool, cause error) { r.decodeChanged(be, cause) }); err != nil {
+			return nil, fmt.Errorf("--decode: %w", err)
+		}
+		be.slot, be.meter = r.queue.Add(a.String(), 0), m.Node(a.String())
+		be.slot.Down()
+		r.backends = append(r.backends, be)
+	}
+	return r, nil
+}
+
+// Run watches the nodes until ctx ends, then waits for what is still settling and closes the connections.
+func (r *Router) Run(ctx context.Context) {
+	var g sync.WaitGroup
+	g.Go(func() { r.prefill.Run(ctx) })
+	for _, be := range r.backends {
+		g.Go(func() { be.Run(ctx) })
+	}
+	g.Wait()
+	r.stop()
+	r.settling.Wait()
+	r.prefill.Close()
+	for _, be := range r.backends {
+		be.Close()
+	}
+}
+
+// Drain refuses all that wait and all that come, from now on. Running requests go on.
+func (r *Router) Drain() { r.queue.Drain() }
+
+// prefillChanged stops grants while the prefill node cannot be reached: a request that waits for it holds no slot.
+func (r *Router) prefillChanged(p *nodes.Prefill, _ bool, cause error) {
+	r.prefillMu.Lock()
+	defer r.prefillMu.Unlock()
+	up := p.Up()
+	if up {
+		r.queue.Resume()
+	} else {
+		r.queue.Pause()
+	}
+	r.checkReady()
+	r.log.Info("prefill node", zap.Bool("up", up), zap.String("addr", p.Addr()), zap.Error(cause))
+}
+
+// decodeChanged applies what is known of a node to its slot.
+func (r *Router) decodeChanged(be *backend, cause error) {
+	be.mu.Lock()
+	defer be.mu.Unlock()
+	be.slot.SetTraits(be.traitsLocked())
+	up := be.Up()
+	if up {
+		be.slot.Up()
+	} else {
+		be.slot.Down()
+	}
+	r.checkReady()
+	r.log.Info("decode node", zap.String("node", be.slot.Name()), zap.Bool("up", up), zap.Any("capabilities", be.Capabilities()), zap.Error(cause))
+}
+
+// checkReady tells those who wait for Ready.
+func (r *Router) checkReady() {
+	if r.WasReady() {
+		r.readyOnce.Do(func() { close(r.ready) })
+	}
+}
+
+// Ready is closed when the prefill node and one decode node have answered for the first time.
+func (r *Router) Ready() <-chan struct{} { return r.ready }
+
+// traitsLocked are the node's capabilities in the terms of the gate.
+func (be *backend) traitsLocked() queue.Traits {
+	caps := be.Capabilities()
+	var n openai.Needs
+	if caps.Penalties {
+		n |= openai.NeedPenalties
+	}
+	if caps.IgnoreEOS {
+		n |= openai.NeedIgnoreEOS
+	}
+	if caps.LogProbs {
+		n |= openai.NeedLogProbs
+	}
+	if !be.noGrammar { // no page declares it: a node counts as able until it has said no
+		n |= openai.NeedGrammar
+	}
+	return queue.Traits(n)
+}
+
+// refusesGrammars remembers that the node's engine has none.
+func (be *backend) refusesGrammars() {
+	be.mu.Lock()
+	defer be.mu.Unlock()
+	be.noGrammar = true
+	be.slot.SetTraits(be.traitsLocked())
+}
+
+// able refuses a request that no node can serve, before it waits.
+func (r *Router) able(req *openai.Request) *openai.Error {
+	if req.Needs == 0 {
+		return nil
+	}
+	var all, some openai.Needs
+	for _, be := range r.backends {
+		be.mu.Lock()
+		has := openai.Needs(be.traitsLocked())
+		be.mu.Unlock()
+		if has&req.Needs == req.Needs {
+			return nil
+		}
+		some, all = has, all|has
+	}
+	if e := req.Refusal(all); e != nil {
+		return e
+	}
+	return req.Refusal(some) // each ability is there, but not all on one node
+}
+
+// backendOf is the node of a slot.
+func (r *Router) backendOf(s *queue.Slot) *backend {
+	i := slices.IndexFunc(r.backends, func(be *backend) bool { return be.slot == s })
+	return r.backends[i]
+}
+
+// window is the longest sequence that the node's cache holds, 0 when nobody has told.
+func (r *Router) window(be *backend) int {
+	if h := be.Hello(); h != nil && h.MaxSeqLen > 0 {
+		return h.MaxSeqLen
+	}
+	return r.prefill.Models().MaxModelLen
+}

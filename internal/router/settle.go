@@ -1,0 +1,123 @@
+package router
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"pd-router/internal/metrics"
+	"pd-router/internal/nodes"
+	"pd-router/internal/queue"
+)
+
+// endLease ends the present attempt's hold on its node; without a lease it does nothing. A node that has itself
+// reported an end is free. One that has not is cancelled, and its slot settles: it is given on when the node
+// says that it is idle. The wait for that, up to wait, is for a client that may come again at once.
+func (l *life) endLease(wait time.Duration) {
+	lease := l.lease
+	if lease == nil {
+		return
+	}
+	l.lease = nil
+	if l.decode != nil {
+		l.decode.Close()
+		l.decode = nil
+	}
+	var rest time.Duration
+	if l.strike {
+		l.strike = false
+		rest = l.node.Struck()
+	}
+	l.node.sequence.Store(0)
+	mustCancel := l.dispatched && !l.nodeEnded
+	if !mustCancel && rest == 0 {
+		l.slot(metrics.SlotFree)
+		lease.Release()
+		return
+	}
+	rid := ""
+	if mustCancel {
+		rid = l.prefilled.RID
+		l.r.metrics.Requests.Cancelled(max(l.phase(), metrics.KVWait))
+	}
+	settled := l.r.settle(lease, l.node, rid, rest)
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-settled:
+	case <-timer.C:
+	}
+}
+
+// Pauses between two looks at a node that is letting go.
+const (
+	settlePauseMin = time.Millisecond
+	settlePauseMax = 100 * time.Millisecond
+)
+
+// settle gives lease back when its node is idle, after cancelling rid on it ("": there is nothing to cancel) and
+// after a rest. There is no bound: a slot that looks idle may still be written to, and only the node knows.
+func (r *Router) settle(lease *queue.Lease, be *backend, rid string, rest time.Duration) <-chan struct{} {
+	be.meter.Enter(metrics.SlotSettle)
+	lease.Settle()
+	done := make(chan struct{}) // closed by the goroutine
+	r.settling.Go(func() {      // ended by idleness, a dead node or r.stop; awaited by Run
+		defer close(done)
+		defer func() {
+			be.meter.Enter(metrics.SlotFree)
+			lease.Release()
+		}()
+		if rid != "" {
+			r.untilIdle(be, rid)
+		}
+		if rest > 0 {
+			sleep(r.background, rest)
+		}
+	})
+	return done
+}
+
+// untilIdle cancels rid and returns when the node no longer works on it, or cannot be asked any more: then it
+// is down, and its slot is not given out until it answers again.
+func (r *Router) untilIdle(be *backend, rid string) {
+	if err := be.Cancel(r.background, rid); err != nil && r.background.Err() == nil {
+		r.log.Info("cancel failed", zap.String("node", be.slot.Name()), zap.String("rid", rid), zap.Error(err))
+	}
+	for pause := settlePauseMin; ; pause = min(2*pause, settlePauseMax) {
+		current, busy, err := r.status(be)
+		if err != nil {
+			if r.background.Err() == nil {
+				be.Failed(err)
+			}
+			return
+		}
+		if !busy || (current != "" && current != rid) {
+			return
+		}
+		if !sleep(r.background, pause) {
+			return
+		}
+	}
+}
+
+func (r *Router) status(be *backend) (rid string, busy bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(r.background, 5*time.Second, nodes.ErrTimeout)
+	defer cancel()
+	return be.Status(ctx)
+}
+
+// sleep waits for d; false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

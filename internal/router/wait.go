@@ -1,0 +1,71 @@
+package router
+
+import (
+	"errors"
+	"time"
+
+	"pd-router/internal/openai"
+	"pd-router/internal/queue"
+)
+
+// wait holds the request until it has a slot. Nothing is sent upstream meanwhile.
+func (l *life) wait() *failure {
+	start := time.Now()
+	lease, err := l.r.queue.Acquire(l.ctx, queue.Want{
+		Bound:  l.left(),
+		Bytes:  int64(len(l.call.Body)),
+		Needs:  queue.Traits(l.req.Needs),
+		Ticket: l.ticket,
+	})
+	l.waited += time.Since(start)
+	l.times.queue = l.waited
+	if err != nil {
+		return l.noSlot(err)
+	}
+	l.take(lease)
+	return nil
+}
+
+// take makes lease that of the present attempt.
+func (l *life) take(lease *queue.Lease) {
+	l.lease, l.ticket, l.node = lease, lease.Ticket(), l.r.backendOf(lease.Slot())
+	l.nodeName, l.held = l.node.slot.Name(), nil
+	l.prefilled, l.dispatched, l.nodeEnded, l.strike, l.tokens = nil, false, false, false, 0
+	l.times.granted = time.Now()
+}
+
+// noSlot is the refusal of a request that got none.
+func (l *life) noSlot(err error) *failure {
+	switch {
+	case errors.Is(err, queue.ErrFullBytes):
+		return refuseFull("the queue holds as many bytes as --queue-max-bytes allows (%d)", l.r.opts.QueueMaxBytes)
+	case errors.Is(err, queue.ErrFull):
+		return refuseFull("the queue is full (--queue-max %d)", int64(l.r.opts.QueueMax))
+	case errors.Is(err, queue.ErrExpired):
+		return l.expired()
+	}
+	return outcomeOf(err)
+}
+
+func refuseFull(format string, limit int64) *failure {
+	e := openai.Errorf(openai.TypeQueueFull, format+": send the request again later", limit)
+	e.RetryAfter = 1
+	return &failure{outcome: QueueFull, err: e}
+}
+
+// expired tells a client why it got no slot, and what the wait was.
+func (l *life) expired() *failure {
+	missing := l.r.Missing()
+	var e *openai.Error
+	switch {
+	case len(missing) > 0:
+		e = openai.Errorf(openai.TypeDecodeFailed, "no decode slot after waiting %.1fs: %s", l.waited.Seconds(), missing[0])
+		e.Status = 503
+	case l.r.opts.QueueTimeout <= 0:
+		e = openai.Errorf(openai.TypeQueueTimeout, "all decode nodes busy, and --queue-timeout is 0: send the request again later")
+	default:
+		e = openai.Errorf(openai.TypeQueueTimeout, "no decode node free after waiting %.1fs (--queue-timeout)", l.waited.Seconds())
+	}
+	e.RetryAfter = 1
+	return &failure{outcome: QueueTimeout, err: e}
+}

@@ -1,0 +1,204 @@
+package server
+
+import (
+	"context"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"pd-router/internal/router"
+)
+
+// conn is a client's connection. The watcher marks it gone; a request that runs on it then ends.
+type conn struct {
+	net.Conn
+	all *connections
+	id  uint64
+
+	mu     sync.Mutex
+	cancel context.CancelCauseFunc // of the running request, nil when there is none
+	gone   bool                    // the client has closed its side
+	idle   bool                    // between two requests
+	closed bool
+}
+
+// begin makes the context of a request that runs on c: a child of base that ends when the client leaves.
+func (c *conn) begin(base context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(base)
+	c.mu.Lock()
+	c.cancel = cancel
+	gone := c.gone
+	c.mu.Unlock()
+	if gone {
+		cancel(router.ErrClientGone)
+	}
+	return ctx
+}
+
+// end releases what begin made.
+func (c *conn) end() {
+	c.mu.Lock()
+	cancel := c.cancel
+	c.cancel = nil
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel(context.Canceled)
+	}
+}
+
+// hangUp is told by the watcher that the client has left. A write that blocks on it ends too.
+func (c *conn) hangUp() {
+	c.mu.Lock()
+	c.gone = true
+	cancel := c.cancel
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel(router.ErrClientGone)
+		_ = c.SetWriteDeadline(time.Unix(1, 0))
+	}
+}
+
+// Close is called by fasthttp when it is done with the connection, and by a drain.
+func (c *conn) Close() error {
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if !first {
+		return nil
+	}
+	c.all.remove(c)
+	return c.Conn.Close()
+}
+
+// connections are all that is open.
+type connections struct {
+	watcher *watcher
+
+	mu       sync.Mutex
+	open     map[uint64]*conn
+	last     uint64
+	draining bool
+	empty    chan struct{} // closed when draining and nothing is open
+}
+
+func newConnections() (*connections, error) {
+	w, err := newWatcher()
+	if err != nil {
+		return nil, err
+	}
+	return &connections{watcher: w, open: map[uint64]*conn{}, empty: make(chan struct{})}, nil
+}
+
+// wrap makes ln hand out conns.
+func (cs *connections) wrap(ln net.Listener) net.Listener { return &listener{ln, cs} }
+
+type listener struct {
+	net.Listener
+	all *connections
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.all.add(nc), nil
+}
+
+func (cs *connections) add(nc net.Conn) *conn {
+	cs.mu.Lock()
+	cs.last++
+	c := &conn{Conn: nc, all: cs, id: cs.last, idle: true}
+	cs.open[c.id] = c
+	cs.mu.Unlock()
+	if sc, ok := nc.(syscall.Conn); ok {
+		cs.watcher.add(sc, c.id)
+	}
+	return c
+}
+
+func (cs *connections) remove(c *conn) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	delete(cs.open, c.id)
+	cs.checkLocked()
+}
+
+func (cs *connections) checkLocked() {
+	if cs.draining && len(cs.open) == 0 {
+		select {
+		case <-cs.empty:
+		default:
+			close(cs.empty)
+		}
+	}
+}
+
+func (cs *connections) count() int {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return len(cs.open)
+}
+
+// state is fasthttp's hook: it says which connections a drain may close.
+func (cs *connections) state(nc net.Conn, st fasthttp.ConnState) {
+	c, ok := nc.(*conn)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	c.idle = st == fasthttp.StateIdle || st == fasthttp.StateNew
+	c.mu.Unlock()
+}
+
+// closeIdle closes what is between two requests, now and for the rest of the drain.
+func (cs *connections) closeIdle() {
+	cs.mu.Lock()
+	cs.draining = true
+	cs.checkLocked()
+	var idle []*conn
+	for _, c := range cs.open {
+		c.mu.Lock()
+		if c.idle {
+			idle = append(idle, c)
+		}
+		c.mu.Unlock()
+	}
+	cs.mu.Unlock()
+	for _, c := range idle {
+		_ = c.Close()
+	}
+}
+
+func (cs *connections) closeAll() {
+	cs.mu.Lock()
+	all := make([]*conn, 0, len(cs.open))
+	for _, c := range cs.open {
+		all = append(all, c)
+	}
+	cs.mu.Unlock()
+	for _, c := range all {
+		_ = c.Close()
+	}
+}
+
+// drained is closed when a drain has begun and nothing is open any more.
+func (cs *connections) drained() <-chan struct{} { return cs.empty }
+
+// watch tells connections that their clients have left, until stop.
+func (cs *connections) watch() {
+	cs.watcher.run(func(id uint64) {
+		cs.mu.Lock()
+		c := cs.open[id]
+		cs.mu.Unlock()
+		if c != nil {
+			c.hangUp()
+		}
+	})
+}
+
+func (cs *connections) stop() { cs.watcher.close() }

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Runs published clients against the router in front of simulated nodes.
+# usage: test/clients.sh [CLIENT...]        default: bench openai-py node go litellm lm-eval aiperf-smoke
+#        test/clients.sh setup [CLIENT...]  only installs what those clients need (once, into the cache)
+# env: CLIENTS_URL, a router that already runs, instead of starting one
+#      SKIP=check,check (left out by the clients that know them), MODEL, AX_SECONDS, TIMEOUT (seconds per client)
+set -uo pipefail
+# shellcheck source=test/lib.sh
+. "$(dirname "$0")/lib.sh"
+need_kit clients
+export CLIENTS_HOME=$cache
+only_setup=
+if [ "${1:-}" = setup ]; then only_setup=1; shift; fi
+[ $# -gt 0 ] || set -- bench openai-py node go litellm lm-eval aiperf-smoke
+
+needs() { # client: the parts of the kit's setup.sh that it takes
+  case $1 in
+    bench) ;;
+    openai-py | litellm | lm-eval) echo light ;;
+    aiperf-*) echo load ;;
+    node | go | inference-perf) echo "$1" ;;
+    *) die "unknown client $1" ;;
+  esac
+}
+# The router's own tokenizer is one of the parts: the replies are real text.
+parts=$(for c; do needs "$c" || exit 2; done | sort -u) || exit 2
+stamp=$(cksum < "$kit/clients/setup.sh")
+for part in tokenizer $parts; do
+  once "clients-$part" "$stamp" bash "$kit/clients/setup.sh" "$part" > "$work/setup-$part.log" 2>&1 \
+    || { show "setup-$part"; die "setup of $part failed"; }
+done
+[ -z "$only_setup" ] || exit 0
+
+export MODEL=${MODEL:-glm5} SLOTS=1 OUT=$work/out
+if [ -n "${CLIENTS_URL:-}" ]; then
+  bash "$kit/clients/run.sh" "$CLIENTS_URL" "$@"
+  exit
+fi
+
+build
+tok=$CLIENTS_HOME/tokenizer/plain
+read -r prefill_port ctrl_port http_port port <<< "$(ports 4)"
+# SIM FLAGS GO HERE
+launch router "$router" --vllm-url "http://127.0.0.1:$prefill_port" --decode "127.0.0.1:$ctrl_port:$http_port" \
+  --host 127.0.0.1 --port "$port" --model-path "$tok" --parser none --queue-timeout 1800
+up router "http://127.0.0.1:$port/health"
+bash "$kit/clients/run.sh" "http://127.0.0.1:$port" "$@"
