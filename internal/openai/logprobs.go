@@ -77,7 +77,7 @@ func (l *logprobs) check(ids []int, rows Rows, first bool) *Error {
 		return Errorf(TypeLogprobsUnavailable, "top_logprobs: the decode node sent %d rows of candidates for %d tokens", len(rows.Top), len(ids))
 	}
 	for i, p := range rows.LogProbs {
-		if math.IsNaN(p) && i > 0 {
+		if math.IsNaN(p) && !(first && i == 0) {
 			return Errorf(TypeLogprobsUnavailable, "logprobs: the decode node sent a token without a log-prob")
 		}
 	}

@@ -197,7 +197,7 @@ func TestEntriesNeverRunAhead(t *testing.T) {
 			}
 			require.Equal(t, a.Content, named, "each token has its entry")
 		}
-		require.Equal(t, FULL, a.Content)
+		require.Equal(t, fullText, a.Content)
 	}
 }
 

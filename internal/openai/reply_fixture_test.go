@@ -2,7 +2,6 @@ package openai
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -281,7 +280,7 @@ func (s script) reply(stream bool) *Reply {
 	return NewReply(&req, o)
 }
 
-// run makes the reply and returns its bytes; fed tells how many tokens were read.
+// run makes the reply and returns its bytes.
 func (s script) run(t require.TestingT, stream bool) (out []byte, r *Reply) {
 	r = s.reply(stream)
 	at, stopped := 0, false
@@ -370,7 +369,7 @@ func valuesOf(entries []map[string]any) (out []float64) {
 func TestFixtureSpells(t *testing.T) {
 	require.Equal(t, "a世<think>!", vocabG.tok.Decode(vocabG.spell("a世<think>!"), token.SkipSpecial))
 	require.Equal(t, "Hello, world. STOP tail more!", vocabS.tok.Decode([]int{201, 202, 203, 204, 205, 206, 207, 208}, token.SkipNone))
-	require.Equal(t, fmt.Sprint([]int{18, 19}), fmt.Sprint(append([]int{18}, 19)))
+	require.Equal(t, "。STOP", vocabR.tok.Decode([]int{18, 19}, token.SkipNone))
 }
 
 func unmarshal(data string, v any) error { return json.Unmarshal([]byte(data), v) }

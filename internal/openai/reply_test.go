@@ -75,8 +75,8 @@ func TestUsageOnlyWhenWanted(t *testing.T) {
 	assert.NotContains(t, string(r.Close(out, "stop", nil)), "usage")
 }
 
-// FULL is the text of fixture S.
-const FULL = "Hello, world. STOP tail more!"
+// fullText is the text of fixture S.
+const fullText = "Hello, world. STOP tail more!"
 
 var idsS = []int{201, 202, 203, 204, 205, 206, 207, 208}
 
@@ -96,10 +96,10 @@ func TestStopStringsInReplies(t *testing.T) {
 		finish  string
 		tokens  int
 	}{
-		{"no stop", vocabS, one(idsS...), nil, false, FULL, nil, "length", 8},
+		{"no stop", vocabS, one(idsS...), nil, false, fullText, nil, "length", 8},
 		{"a stop", vocabS, one(idsS...), []string{"STOP"}, false, "Hello, world. ", "STOP", "stop", 5},
 		{"a stop that is kept", vocabS, one(idsS...), []string{"STOP"}, true, "Hello, world. STOP", "STOP", "stop", 5},
-		{"a stop that never comes", vocabS, one(idsS...), []string{"ZZZZ"}, false, FULL, nil, "length", 8},
+		{"a stop that never comes", vocabS, one(idsS...), []string{"ZZZZ"}, false, fullText, nil, "length", 8},
 		{"the first of two stops", vocabS, one(idsS...), []string{". ", "STOP"}, false, "Hello, world", ". ", "stop", 3},
 		{"tokens of the same line do not count", vocabS, [][]int{filler}, []string{"STOP"}, false, "Hello, world. ", "STOP", "stop", 5},
 		{"two tokens", vocabR, one(10, 12), nil, false, "alpha  beta", nil, "length", 2},

@@ -4,9 +4,15 @@
 usage: diff.py run MODE THEIR_URL OUR_URL PREFILL_URL NODE_URL     prints the differences as JSON lines
        diff.py judge DIFFERENCES.jsonl LIST                        holds them against the list
 
-A difference is {"mode", "case", "where", "theirs", "ours"}; where is a path in the reply ($.choices[0].text), "status", "ended",
-"header NAME", "chunks" (their order), "chunk KIND" (the members of that kind), "prefill calls", "prefill $.path" (what the prefill
-node was sent) or "idle" (whether the decode node came to rest). Ids, times and durations are compared by kind, not by value.
+A difference is {"mode", "case", "where", "theirs", "ours"}; where is
+  status, ended, form     HTTP status; clean or aborted; json, stream, error or other
+  header NAME             of the reply
+  $.path                  a leaf of a JSON reply, or of a stream taken as a whole
+  chunks, chunk KIND      the order of a stream's chunks, and the members of each kind
+  error type, message, members   of an error, in a stream too; members are the paths of its envelope
+  prefill calls, prefill $.path  what the prefill node was sent
+  idle                    whether the decode node came to rest
+Ids, times and durations are compared by kind, not by value. Replies of different forms are compared no further than their errors.
 
 LIST has one kind of difference a line: `CASE | WHERE | reason`, the first two with * as in file names. A difference that no line
 covers is an error, and so is a line that covers none: the list is what docs/compatibility.md may claim.
@@ -63,29 +69,51 @@ def kind(chunk):
     return "+".join(parts + ["end"] * bool(choice.get("finish_reason"))) or "empty"
 
 
+def error_facts(doc):
+    """An error, whichever of the two envelopes it has."""
+    inner = doc.get("error")
+    inner = inner if isinstance(inner, dict) else {}
+    message = inner.get("message") or inner.get("error") or doc.get("error") or doc.get("detail")
+    return {"error type": doc.get("error_type") or inner.get("type") or inner.get("error_type"), "error message": plain("", message),
+            "error members": sorted(flat(doc))}
+
+
 def stream_facts(reply):
-    """The facts of a stream: what it says as a whole, the order of its chunks, and the members of each kind."""
-    facts = {"$.text": reply.text, "$.finish_reason": reply.finish, "$.usage": reply.usage and sorted(reply.usage.items())}
-    order = []
+    """What a stream says as a whole, the order of its chunks, and the members of each kind of them."""
+    rows = [e for c in reply.chunks for x in c.get("choices") or [] for e in (x.get("logprobs") or {}).get("content") or []]
+    facts = {"$.text": reply.text, "$.finish_reason": reply.finish, "$.usage": reply.usage and sorted(reply.usage.items()),
+             "$.logprobs": [plain("", e["token"]) for e in rows], "chunks": []}
     for chunk in reply.events:
         k = kind(chunk)
-        if not order or order[-1] != k:
-            order.append(k)
-        if chunk != "[DONE]":
+        if facts["chunks"][-1:] != [k]:
+            facts["chunks"].append(k)
+        if k == "error":
+            facts |= error_facts(chunk)
+        elif chunk != "[DONE]":
             leaves = flat(chunk)
-            # the text itself is judged as a whole, since it may be split in another way
-            facts.setdefault(f"chunk {k}", sorted(p for p in leaves))
-            if k == "error":
-                facts |= {f"error {p}": v for p, v in leaves.items()}
+            facts.setdefault(f"chunk {k}", sorted({re.sub(r"(bytes|top_logprobs)\[\d+\]", r"\1[]", p) for p in leaves}))
             for p in ("$.id", "$.object", "$.created", "$.model", "$.choices[0].stop_reason"):
                 if p in leaves:
                     facts[p] = leaves[p]
-    tokens = [e["token"] for c in reply.chunks for x in c.get("choices") or [] for e in (x.get("logprobs") or {}).get("content") or []]
-    return facts | {"chunks": order, "$.logprob_tokens": tokens}
+    return facts
+
+
+def reply_facts(reply):
+    doc = reply.json
+    if reply.streamed:
+        form, facts = "stream", stream_facts(reply)
+    elif isinstance(doc, dict) and reply.status >= 400:
+        form, facts = "error", error_facts(doc)
+    elif doc is not None:
+        form, facts = "json", flat(doc)
+    else:
+        form, facts = "other", {"$": reply.raw.decode("utf-8", "replace")[:200]}
+    headers = {f"header {k}": re.sub(r"dur=[0-9.]+", "dur=<ms>", plain("", v)) for k, v in reply.headers.items() if k not in TRANSPORT}
+    return facts | headers | {"status": reply.status, "ended": reply.ended, "form": form}
 
 
 def ask(router, prefill, node, path, body, settings):
-    """Everything that is to be compared, of one call, as {where: value}."""
+    """All that is to be compared of one call, as {where: value}."""
     if settings:
         wire.set_prefill(prefill, **settings)
     before = len(wire.prefill_log(prefill))
@@ -94,19 +122,10 @@ def ask(router, prefill, node, path, body, settings):
     finally:
         if settings:
             wire.set_prefill(prefill, status=200)
-    facts = {"status": reply.status, "ended": reply.ended}
-    facts |= {f"header {k}": re.sub(r"[0-9a-f]{32}", "<hex>", v) for k, v in reply.headers.items() if k not in TRANSPORT}
-    if reply.streamed:
-        facts |= stream_facts(reply)
-    elif reply.json is not None:
-        facts |= flat(reply.json)
-    else:
-        facts["$"] = reply.raw.decode("utf-8", "replace")[:200]
     calls = wire.prefill_log(prefill)[before:]
-    facts["prefill calls"] = [c["path"] for c in calls]
+    facts = reply_facts(reply) | {"prefill calls": [c["path"] for c in calls], "idle": wire.wait_idle(node) is not None}
     for call in calls[:1]:
         facts |= {f"prefill {p}": v for p, v in flat(call["body"]).items()}
-    facts["idle"] = wire.wait_idle(node) is not None
     return facts
 
 
@@ -114,7 +133,8 @@ def run(mode, theirs, ours, prefill, node):
     for name, path, body, settings in CASES[mode]():
         a, b = (ask(url, prefill, node, path, body, settings) for url in (theirs, ours))
         for where in sorted(a.keys() | b.keys()):
-            if a.get(where) != b.get(where):
+            comparable = a["form"] == b["form"] or not re.match(r"\$|chunk|header|error members", where)
+            if comparable and a.get(where) != b.get(where):
                 row = {"mode": mode, "case": name, "where": where, "theirs": a.get(where), "ours": b.get(where)}
                 print(json.dumps(row, ensure_ascii=False), flush=True)
 
