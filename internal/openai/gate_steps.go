@@ -130,6 +130,9 @@ func (c *checking) stops() *Error {
 		if c.Stops, why = readStops(raw); why != "" {
 			return invalid("stop", raw, why)
 		}
+		if totalLen(c.Stops) > maxStopBytes {
+			return invalid("stop", raw, fmt.Sprintf("at most %d bytes of text in all", maxStopBytes))
+		}
 	}
 	if c.has(fieldIncludeStop) { // null is no boolean here, unlike elsewhere
 		flag := c.raw(fieldIncludeStop)
@@ -142,6 +145,16 @@ func (c *checking) stops() *Error {
 		return unavailable("stop", raw, noTokenizer)
 	}
 	return nil
+}
+
+// maxStopBytes bounds the stop strings of one request: the matcher's table takes some 30 bytes for each of theirs.
+const maxStopBytes = 64 << 10
+
+func totalLen(texts []string) (n int) {
+	for _, s := range texts {
+		n += len(s)
+	}
+	return n
 }
 
 const wantStops = "a string or a list of strings, none of them empty"

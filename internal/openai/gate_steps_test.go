@@ -217,6 +217,11 @@ func TestGateOnStops(t *testing.T) { // cases 108, 109, 68
 	t.Run("half of a surrogate pair is no text", func(t *testing.T) {
 		refused(t, &full, Chat, allNeeds, TypeInvalidParameter, "surrogate", values("stop", `"\udc00"`, `["\ud800"]`, `"a\ud83db"`, `"\ud83d\ud83d\ude42"`, `"\ude42\ud83d"`)...)
 	})
+	t.Run("the stop strings of one request are bounded in all", func(t *testing.T) {
+		half := `"` + strings.Repeat("x", maxStopBytes/2) + `"`
+		served(t, &full, Chat, `"stop":[`+half+`,`+half+`]`)
+		refused(t, &full, Chat, allNeeds, TypeInvalidParameter, "65536", `"stop":[`+half+`,`+half+`,"y"]`)
+	})
 	t.Run("109: forms of include_stop_str_in_output", func(t *testing.T) {
 		for raw, want := range map[string]bool{`true`: true, `false`: false, `1`: true, `0`: false, `1.0`: true, `-0.0`: false, `"true"`: true, `"False"`: false, `"yes"`: true,
 			`"NO"`: false, `"y"`: true, `"n"`: false, `"T"`: true, `"f"`: false, `"On"`: true, `"off"`: false, `"1"`: true, `"0"`: false, `"\u0079es"`: true} {

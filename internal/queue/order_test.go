@@ -66,10 +66,15 @@ func TestFreeSlotsAreTakenLongestIdleFirst(t *testing.T) {
 			lease.Release()
 		}
 		q.Pause()
-		q.Resume() // offers all, takes none
-		l[0].Slot().SetTraits(7)
+		q.Resume() // offers all again, and nobody takes them
+		got, l = names(3)
+		require.Equal(t, "bca", got)
+		for _, lease := range l {
+			lease.Release()
+		}
+		l[0].Slot().SetTraits(7) // so does this
 		got, l = names(2)
-		require.Equal(t, "bc", got, "order after an offer that nobody took")
+		require.Equal(t, "bc", got)
 		l[0].Slot().Down()
 		l[0].Slot().Up() // leased: not free by that
 		got, _ = names(1)
@@ -117,30 +122,48 @@ func TestWaiterGetsOnlyWhatItNeeds(t *testing.T) {
 func TestTicketKeepsThePlace(t *testing.T) {
 	bubble(t, Options{MaxWaiters: 2, MaxBytes: 10}, func(t *testing.T, q *Queue) {
 		a := q.Add("a", 0)
-		first := take(t, q)
-		second := join(q, Want{Bound: long})
-		first.Release()
-		second.wantSlot(t, a)
-		third := join(q, Want{Bound: long, Bytes: 5})
-		fourth := join(q, Want{Bound: long, Bytes: 5})
-		require.Less(t, first.Ticket(), second.lease.Ticket())
+		var tickets [3]uint64
+		for i := range tickets {
+			l := take(t, q)
+			tickets[i] = l.Ticket()
+			l.Release()
+		}
+		lease := take(t, q)
+		line := []*call{join(q, Want{Bound: long, Bytes: 5}), join(q, Want{Bound: long, Bytes: 5})}
 
-		// Both come again while the line is full by count and by bytes, the younger one first.
-		secondAgain := join(q, Want{Bound: long, Ticket: second.lease.Ticket(), Bytes: 7})
-		firstAgain := join(q, Want{Bound: long, Ticket: first.Ticket(), Bytes: 7})
-		require.EqualValues(t, 24, q.Stats().Bytes)
-		join(q, Want{Bound: long}).wantErr(t, ErrFullCount)
+		// The line is full by count and by bytes. The three come again all the same, in another order than at first.
+		var again [3]*call
+		for _, i := range []int{1, 0, 2} {
+			again[i] = join(q, Want{Bound: long, Ticket: tickets[i], Bytes: 7})
+		}
+		require.EqualValues(t, 31, q.Stats().Bytes)
+		join(q, Want{Bound: long}).wantErr(t, ErrFullCount) // they count for the others
 
-		lease := second.lease
-		for i, c := range []*call{firstAgain, secondAgain, third, fourth} {
+		for i, c := range append(again[:], line...) {
 			lease.Release()
 			c.wantSlot(t, a)
 			lease = c.lease
-			require.Equal(t, 3-i, q.Stats().Waiting)
+			require.Equal(t, 4-i, q.Stats().Waiting)
+			if i < len(tickets) {
+				require.Equal(t, tickets[i], lease.Ticket())
+			}
 		}
-		require.Equal(t, first.Ticket(), firstAgain.lease.Ticket())
-		require.Equal(t, second.lease.Ticket(), secondAgain.lease.Ticket())
-		join(q, Want{Ticket: first.Ticket()}).wantErr(t, ErrBusy) // a ticket does not wait where the bound says no
+		join(q, Want{Ticket: tickets[0]}).wantErr(t, ErrBusy) // a place in the line is no reason to wait
+	})
+}
+
+func TestOneTicketTwiceInTheLineIsServedAsItCame(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, q *Queue) {
+		a := q.Add("a", 0)
+		lease := take(t, q)
+		later := join(q, Want{Bound: long})
+		first := join(q, Want{Bound: long, Ticket: lease.Ticket()})
+		second := join(q, Want{Bound: long, Ticket: lease.Ticket()})
+		for _, c := range []*call{first, second, later} {
+			lease.Release()
+			c.wantSlot(t, a)
+			lease = c.lease
+		}
 	})
 }
 

@@ -96,14 +96,70 @@ func (x *machine) step() {
 
 // draw picks an action that makes sense now. Its targets are fixed before it is done.
 func (x *machine) draw(label string) action {
-	type choice struct {
-		weight int
-		make   func() action
+	var bag []func() action
+	add := func(weight int, draw func() action) {
+		for range weight {
+			bag = append(bag, draw)
+		}
 	}
-	q, m, t := x.q, x.m, x.t
-	waiting := m.line()
-	var held, over, spare, slots []int
-	for c, call := range m.calls {
+	x.queueActions(add)
+	x.slotActions(add)
+	x.callActions(add)
+	if label == "first" {
+		x.timeActions(add)
+	}
+	return bag[rapid.IntRange(0, len(bag)-1).Draw(x.t, label)]()
+}
+
+func (x *machine) one(list []int) int { return rapid.SampledFrom(list).Draw(x.t, "target") }
+
+func (x *machine) traits() Traits { return Traits(rapid.IntRange(0, 3).Draw(x.t, "traits")) }
+
+func (x *machine) queueActions(add func(int, func() action)) {
+	add(1, func() action {
+		return action{name: "pause", real: x.q.Pause, model: func(m *model) { m.paused = true }}
+	})
+	add(3, func() action {
+		return action{name: "resume", real: x.q.Resume, model: func(m *model) { m.paused = false; m.deal() }}
+	})
+	if rapid.IntRange(0, 60).Draw(x.t, "drain") == 60 {
+		add(2, func() action { return action{name: "drain", real: x.q.Drain, model: (*model).drain} })
+	}
+	add(2, func() action {
+		tr := x.traits()
+		return action{
+			name:  fmt.Sprint("add with traits ", tr),
+			real:  func() { x.slots = append(x.slots, x.q.Add(fmt.Sprint(len(x.slots)), tr)) },
+			model: func(m *model) { m.add(tr) },
+		}
+	})
+}
+
+func (x *machine) slotActions(add func(int, func() action)) {
+	if len(x.slots) == 0 {
+		return
+	}
+	on := func(name string, real func(*Slot), naive func(*model, int)) action {
+		s := rapid.IntRange(0, len(x.slots)-1).Draw(x.t, "slot") // removed ones too: nothing must come of it
+		return action{
+			name: fmt.Sprint(name, " ", s), real: func() { real(x.slots[s]) }, model: func(m *model) { naive(m, s) },
+		}
+	}
+	add(2, func() action { return on("down", (*Slot).Down, func(m *model, s int) { m.slots[s].down = true }) })
+	add(4, func() action { return on("up", (*Slot).Up, (*model).up) })
+	add(1, func() action {
+		return on("remove", (*Slot).Remove, func(m *model, s int) { m.slots[s].removed = true })
+	})
+	add(2, func() action {
+		tr := x.traits()
+		return on(fmt.Sprint("traits ", tr, " of"), func(s *Slot) { s.SetTraits(tr) },
+			func(m *model, s int) { m.slots[s].traits = tr; m.deal() })
+	})
+}
+
+func (x *machine) callActions(add func(int, func() action)) {
+	var held, over, spare []int
+	for c, call := range x.m.calls {
 		switch {
 		case call.slot == none || call.err != nil:
 			continue
@@ -116,80 +172,48 @@ func (x *machine) draw(label string) action {
 			spare = append(spare, c)
 		}
 	}
-	for s := range m.slots {
-		slots = append(slots, s) // also removed ones: nothing must come of it
-	}
-	one := func(list []int) int { return rapid.SampledFrom(list).Draw(t, "target") }
-	traits := func() Traits { return Traits(rapid.IntRange(0, 3).Draw(t, "traits")) }
-	onSlot := func(name string, real func(*Slot), naive func(*model, int)) func() action {
-		return func() action {
-			s := one(slots)
-			return action{name: fmt.Sprint(name, s), real: func() { real(x.slots[s]) }, model: func(m *model) { naive(m, s) }}
+	on := func(name string, list []int, real func(*Lease), naive func(*model, int)) action {
+		c := x.one(list)
+		return action{
+			name: fmt.Sprint(name, " ", c), real: func() { real(x.calls[c].lease) }, model: func(m *model) { naive(m, c) },
 		}
 	}
-	onLease := func(name string, list []int, real func(*Lease), naive func(*model, int)) func() action {
-		return func() action {
-			c := one(list)
-			return action{name: fmt.Sprint(name, c), real: func() { real(x.calls[c].lease) }, model: func(m *model) { naive(m, c) }}
-		}
-	}
-	var choices []choice
-	add := func(weight int, make func() action) { choices = append(choices, choice{weight, make}) }
-
 	add(12, func() action { return x.acquire(spare) })
-	add(2, func() action {
-		tr := traits()
-		return action{name: "add", real: func() { x.slots = append(x.slots, q.Add(fmt.Sprint(len(x.slots)), tr)) }, model: func(m *model) { m.add(tr) }}
-	})
-	add(1, func() action { return action{name: "pause", real: q.Pause, model: func(m *model) { m.paused = true }} })
-	add(3, func() action {
-		return action{name: "resume", real: q.Resume, model: func(m *model) { m.paused = false; m.deal() }}
-	})
-	if rapid.IntRange(0, 60).Draw(t, "drain") == 60 {
-		add(2, func() action { return action{name: "drain", real: q.Drain, model: (*model).drain} })
-	}
-	if len(waiting) > 0 {
+	if waiting := x.m.line(); len(waiting) > 0 {
 		add(6, func() action {
-			c := one(waiting)
-			return action{name: fmt.Sprint("cancel ", c), async: true, real: x.calls[c].gone, model: func(m *model) { m.cancel(c) }}
-		})
-	}
-	if c, in, ok := m.next(); ok && label == "first" {
-		add(4, func() action {
-			m.now += in // for both orders of the two actions
-			return action{name: fmt.Sprint("expire ", c), async: true, real: func() { time.Sleep(in) }, model: func(m *model) { m.expire(c) }}
-		})
-	}
-	if label == "first" {
-		add(1, func() action {
-			d := time.Duration(rapid.IntRange(1, 4000).Draw(t, "ms")) * time.Millisecond
-			return action{name: fmt.Sprint("sleep ", d), real: func() { time.Sleep(d); synctest.Wait() }, model: func(m *model) { m.pass(d) }}
+			c := x.one(waiting)
+			return action{
+				name: fmt.Sprint("cancel ", c), async: true, real: x.calls[c].gone, model: func(m *model) { m.cancel(c) },
+			}
 		})
 	}
 	if len(held) > 0 {
-		add(10, onLease("release ", held, (*Lease).Release, (*model).release))
-		add(4, onLease("settle ", held, (*Lease).Settle, (*model).settle))
+		add(10, func() action { return on("release", held, (*Lease).Release, (*model).release) })
+		add(4, func() action { return on("settle", held, (*Lease).Settle, (*model).settle) })
 	}
 	if len(over) > 0 {
-		add(1, onLease("release again ", over, (*Lease).Release, (*model).release))
-		add(1, onLease("settle too late ", over, (*Lease).Settle, (*model).settle))
+		add(1, func() action { return on("release again", over, (*Lease).Release, (*model).release) })
+		add(1, func() action { return on("settle too late", over, (*Lease).Settle, (*model).settle) })
 	}
-	if len(slots) > 0 {
-		add(2, onSlot("down ", (*Slot).Down, func(m *model, s int) { m.slots[s].down = true }))
-		add(4, onSlot("up ", (*Slot).Up, (*model).up))
-		add(1, onSlot("remove ", (*Slot).Remove, func(m *model, s int) { m.slots[s].removed = true }))
-		add(2, func() action {
-			tr := traits()
-			return onSlot("traits ", func(s *Slot) { s.SetTraits(tr) }, func(m *model, s int) { m.slots[s].traits = tr; m.deal() })()
+}
+
+func (x *machine) timeActions(add func(int, func() action)) {
+	add(1, func() action {
+		d := time.Duration(rapid.IntRange(1, 4000).Draw(x.t, "ms")) * time.Millisecond
+		return action{
+			name:  fmt.Sprint("sleep ", d),
+			real:  func() { time.Sleep(d); synctest.Wait() },
+			model: func(m *model) { m.pass(d) },
+		}
+	})
+	if c, in, ok := x.m.next(); ok {
+		add(4, func() action {
+			x.m.now += in // whichever of the two actions comes first
+			return action{
+				name: fmt.Sprint("expire ", c), async: true, real: func() { time.Sleep(in) }, model: func(m *model) { m.expire(c) },
+			}
 		})
 	}
-	var bag []func() action
-	for _, ch := range choices {
-		for range ch.weight {
-			bag = append(bag, ch.make)
-		}
-	}
-	return bag[rapid.IntRange(0, len(bag)-1).Draw(t, label)]()
 }
 
 // acquire is a new call, sometimes with the ticket of an earlier lease: held, then for another slot, or over.

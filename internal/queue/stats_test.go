@@ -51,7 +51,8 @@ func TestWaitersAreListedInOrder(t *testing.T) {
 		for i := range 6 {
 			w := Want{Bound: long, Needs: Traits(1 + i%3), Bytes: int64(i)}
 			join(q, w)
-			want = append(want, WaiterRow{Ticket: uint64(2 + i), Since: start.Add(time.Duration(i) * time.Second), Bytes: w.Bytes, Needs: w.Needs})
+			since := start.Add(time.Duration(i) * time.Second)
+			want = append(want, WaiterRow{Ticket: uint64(2 + i), Since: since, Bytes: w.Bytes, Needs: w.Needs})
 			time.Sleep(time.Second)
 		}
 		require.Equal(t, want, q.Waiters(100))

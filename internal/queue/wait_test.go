@@ -123,28 +123,29 @@ func TestBoundZero(t *testing.T) {
 		slot  *Slot
 		lease *Lease
 	}
+	settle := func(w world) { w.lease.Settle() }
 	for _, tc := range []struct {
 		name  string
-		setup func(w world)
+		setup func(world)
 		after time.Duration // when the lease is released; 0: never
 		took  time.Duration
 		err   error
 	}{
-		{name: "is refused at once by a busy slot", setup: func(w world) {}, err: ErrBusy},
-		{name: "is refused at once by a slot that is down", setup: func(w world) { w.lease.Release(); w.slot.Down() }, err: ErrBusy},
-		{name: "is refused at once while paused", setup: func(w world) { w.lease.Release(); w.q.Pause() }, err: ErrBusy},
+		{name: "is refused at once by a busy slot", err: ErrBusy, setup: func(world) {}},
+		{name: "is refused at once by a slot that is down", err: ErrBusy, setup: func(w world) { w.lease.Release(); w.slot.Down() }},
+		{name: "is refused at once while paused", err: ErrBusy, setup: func(w world) { w.lease.Release(); w.q.Pause() }},
 		{name: "gets a free slot", setup: func(w world) { w.lease.Release() }},
-		{name: "waits for a settling slot until it is free", setup: func(w world) { w.lease.Settle() }, after: grace / 4, took: grace / 4},
-		{name: "waits for a settling slot no longer than the grace", setup: func(w world) { w.lease.Settle() }, took: grace, err: ErrBusy},
-		{name: "does not wait for a slot that will stay down", setup: func(w world) { w.lease.Settle(); w.slot.Down() }, err: ErrBusy},
-		{name: "does not wait for a slot that will be gone", setup: func(w world) { w.lease.Settle(); w.slot.Remove() }, err: ErrBusy},
-		{name: "does not wait for a slot that does not fit", setup: func(w world) { w.lease.Settle(); w.slot.SetTraits(0) }, err: ErrBusy},
-		{name: "is refused at once when the settling slot has its next owner", setup: func(w world) {
-			w.lease.Settle()
+		{name: "waits for a settling slot until it is free", setup: settle, after: grace / 4, took: grace / 4},
+		{name: "waits for a settling slot no longer than the grace", setup: settle, took: grace, err: ErrBusy},
+		{name: "does not wait for a slot that will stay down", err: ErrBusy, setup: func(w world) { settle(w); w.slot.Down() }},
+		{name: "does not wait for a slot that will be gone", err: ErrBusy, setup: func(w world) { settle(w); w.slot.Remove() }},
+		{name: "does not wait for a slot that does not fit", err: ErrBusy, setup: func(w world) { settle(w); w.slot.SetTraits(0) }},
+		{name: "is refused at once when the settling slot has its next owner", err: ErrBusy, setup: func(w world) {
+			settle(w)
 			w.lease.Release()
 			_, _ = w.q.Acquire(context.Background(), Want{})
-			w.lease.Settle() // too late to mean anything
-		}, err: ErrBusy},
+			settle(w) // too late to mean anything
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, Options{SettleGrace: grace}, func(t *testing.T, q *Queue) {
@@ -199,9 +200,11 @@ func TestLineIsBoundedExactly(t *testing.T) {
 		errs  []error
 	}{
 		{"by count", Options{MaxWaiters: 2}, []int64{1 << 60, 1, 1}, []error{nil, nil, ErrFullCount}},
-		{"by bytes, to the last one", Options{MaxBytes: 10}, []int64{4, 7, 6, 0, 1}, []error{nil, ErrFullBytes, nil, nil, ErrFullBytes}},
+		{"by bytes, to the last one", Options{MaxBytes: 10}, []int64{4, 7, 6, 0, 1},
+			[]error{nil, ErrFullBytes, nil, nil, ErrFullBytes}},
 		{"by bytes, even alone", Options{MaxBytes: 10}, []int64{11, 10}, []error{ErrFullBytes, nil}},
-		{"by bytes that a sum would not hold", Options{MaxBytes: math.MaxInt64}, []int64{math.MaxInt64, 1}, []error{nil, ErrFullBytes}},
+		{"by bytes that a sum would not hold", Options{MaxBytes: math.MaxInt64}, []int64{math.MaxInt64, 1},
+			[]error{nil, ErrFullBytes}},
 		{"not at all by zero", Options{}, []int64{1 << 40, 1 << 40, 0}, []error{nil, nil, nil}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

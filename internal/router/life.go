@@ -55,6 +55,8 @@ type life struct {
 	tokens     int   // ids received from the node
 	held       []int // a first id that left no text, see tokenLine
 	heldRows   openai.Rows
+	top        [][]openai.Candidate // scratch of candidates
+	flat       []openai.Candidate
 	body       []byte // of a whole reply
 
 	times    times

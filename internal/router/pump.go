@@ -1,7 +1,6 @@
 package router
 
 import (
-	"slices"
 	"time"
 
 	"pd-router/internal/openai"
@@ -69,8 +68,7 @@ func (l *life) tokenLine(out *flusher) (stopped bool, f *failure) {
 	l.node.sequence.Store(int64(l.prefilled.PromptTokens + l.tokens))
 	if l.tokens == 1 && l.leavesNoText(ids[0]) {
 		l.held = append(l.held[:0], ids...)
-		l.heldRows = rows
-		l.heldRows.LogProbs = slices.Clone(rows.LogProbs) // the line is used again
+		l.heldRows = rows.Clone()
 		return false, nil
 	}
 	if stopped, f = l.release(out); stopped || f != nil {
@@ -174,7 +172,7 @@ func (l *life) writeFailed() *failure {
 	return outcomeOf(ErrClientGone)
 }
 
-// rows are the log-probs of the present line in the reply's terms.
+// rows are the log-probs of the present line in the reply's terms; they are good until the next line.
 func (l *life) rows() openai.Rows {
 	if !l.req.LogProbs {
 		return openai.Rows{}
@@ -184,12 +182,21 @@ func (l *life) rows() openai.Rows {
 		rows.LogProbs = l.line.LogProbs
 	}
 	if l.line.HasTop {
-		rows.Top = make([][]openai.Candidate, len(l.line.Top))
-		for i, top := range l.line.Top {
-			for _, c := range top {
-				rows.Top[i] = append(rows.Top[i], openai.Candidate{ID: c.ID, LogProb: c.LogProb})
-			}
-		}
+		rows.Top = l.candidates(l.line.Top)
 	}
 	return rows
+}
+
+// candidates converts rows into space that is used again for each line.
+func (l *life) candidates(top [][]tilert.Candidate) [][]openai.Candidate {
+	out, flat := l.top[:0], l.flat[:0]
+	for _, row := range top {
+		start := len(flat)
+		for _, c := range row {
+			flat = append(flat, openai.Candidate{ID: c.ID, LogProb: c.LogProb})
+		}
+		out = append(out, flat[start:len(flat):len(flat)])
+	}
+	l.top, l.flat = out, flat
+	return out
 }
