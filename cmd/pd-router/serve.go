@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"time"
@@ -54,6 +55,22 @@ type parts struct {
 func (p *parts) fillState(s *metrics.State) {
 	p.router.FillState(s)
 	s.Connections = p.server.Connections()
+}
+
+// page is the metrics page of cfg. Without the prefill node's own page, ours is served alone.
+func (p *parts) page(cfg config.Config) server.Page {
+	if !cfg.ReexportVLLMMetrics {
+		return p.metrics.Write
+	}
+	return func(w io.Writer, accept string) (string, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		reply, err := p.router.Pass(ctx, "GET", "/metrics", nil, nil)
+		if err != nil || reply.Status != 200 {
+			return p.metrics.Write(w, accept)
+		}
+		return p.metrics.WriteMerged(w, accept, reply.Body)
+	}
 }
 
 func metricsOptions(o metrics.Options) metrics.Options {
@@ -129,7 +146,7 @@ func (p *parts) run(ctx context.Context, cfg config.Config, ln net.Listener, log
 	var err error
 	p.server, err = server.New(server.Options{
 		MaxBody: int(cfg.MaxBody), MaxReading: cfg.QueueMaxBytes, DrainTimeout: cfg.DrainTimeout,
-	}, p.router, p.metrics.Write, log)
+	}, p.router, p.page(cfg), log)
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
@@ -140,6 +157,14 @@ func (p *parts) run(ctx context.Context, cfg config.Config, ln net.Listener, log
 	defer stop(nil)
 	nodesCtx, stopNodes := context.WithCancel(context.WithoutCancel(ctx)) // they are watched to the end of the drain
 	var g errgroup.Group
+	if cfg.MetricsAddr != "" {
+		side, err := net.Listen("tcp", cfg.MetricsAddr)
+		if err != nil {
+			return errors.Join(fmt.Errorf("--metrics-addr: %w", err), ln.Close())
+		}
+		log.Info("listening for scrapes", zap.String("addr", side.Addr().String()))
+		g.Go(func() error { return p.server.ServeSide(nodesCtx, side, cfg.Pprof) })
+	}
 	g.Go(func() error { p.router.Run(nodesCtx); return nil })
 	g.Go(func() error { return awaitReady(stopping, cfg.StartupTimeout, p.router, log, stop) })
 	g.Go(func() error {

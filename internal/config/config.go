@@ -13,7 +13,7 @@ type Config struct {
 	// URL of the vLLM prefill node, such as http://10.0.0.1:8000. A path is kept, a slash at the end is not. Required.
 	VLLMURL string
 
-	// Decode nodes as host:ctrl_port:http_port, several after one flag or the flag repeated. The order is the order of preference. Required.
+	// Decode nodes as host:ctrl_port:http_port, several after one flag or the flag repeated. Each serves one request at a time. Required.
 	Decode []Node
 
 	// Address that the router listens on.
@@ -22,8 +22,14 @@ type Config struct {
 	// Port that the router listens on. 0 takes any free port, which the log names.
 	Port int
 
-	// Address host:port of a listener of its own for /metrics. Empty serves it on the port of the API.
+	// Address host:port of a second listener for /metrics, /health and /pool_status, which the port of the API serves too. Empty: none.
 	MetricsAddr string
+
+	// Serve Go profiles under /debug/pprof/ on the listener of --metrics-addr, never on the port of the API.
+	Pprof bool
+
+	// Add the prefill node's metrics page to /metrics, merged by family, for tools that read one page only. Do not scrape vLLM besides, or its counters double.
+	ReexportVLLMMetrics bool
 
 	// Largest request body; a longer one gets 413.
 	MaxBody int64

@@ -28,15 +28,19 @@ func (f *field) env() string {
 var fields = []field{
 	{"Nodes", "vllm-url", "url", "", "URL of the vLLM prefill node, such as http://10.0.0.1:8000. A path is kept, a slash at the end is not. Required.", false,
 		with(parseURL, func(c *Config) *string { return &c.VLLMURL })},
-	{"Nodes", "decode", "node", "", "Decode nodes as host:ctrl_port:http_port, several after one flag or the flag repeated. The order is the order of preference. Required.", true,
+	{"Nodes", "decode", "node", "", "Decode nodes as host:ctrl_port:http_port, several after one flag or the flag repeated. Each serves one request at a time. Required.", true,
 		func(c *Config, v string) (err error) { c.Decode, err = addNode(c.Decode, v); return err }},
 
 	{"Listener", "host", "address", "0.0.0.0", "Address that the router listens on.", false,
 		with(checkHost, func(c *Config) *string { return &c.Host })},
 	{"Listener", "port", "port", "23333", "Port that the router listens on. 0 takes any free port, which the log names.", false,
 		whole(0, 65535, func(c *Config) *int { return &c.Port })},
-	{"Listener", "metrics-addr", "address", "", "Address host:port of a listener of its own for /metrics. Empty serves it on the port of the API.", false,
+	{"Listener", "metrics-addr", "address", "", "Address host:port of a second listener for /metrics, /health and /pool_status, which the port of the API serves too. Empty: none.", false,
 		with(parseAddr, func(c *Config) *string { return &c.MetricsAddr })},
+	{"Listener", "pprof", "bool", "false", "Serve Go profiles under /debug/pprof/ on the listener of --metrics-addr, never on the port of the API.", false,
+		onOff(func(c *Config) *bool { return &c.Pprof })},
+	{"Listener", "reexport-vllm-metrics", "bool", "false", "Add the prefill node's metrics page to /metrics, merged by family, for tools that read one page only. Do not scrape vLLM besides, or its counters double.", false,
+		onOff(func(c *Config) *bool { return &c.ReexportVLLMMetrics })},
 	{"Listener", "max-body", "size", "64MiB", "Largest request body; a longer one gets 413.", false,
 		with(ParseSize, func(c *Config) *int64 { return &c.MaxBody })},
 

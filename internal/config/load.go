@@ -68,6 +68,8 @@ func (c *Config) check() error {
 		return &Error{Setting: assignment("parser", c.Parser), Text: "needs --model-path, the folder with tokenizer.json; --parser none does without"}
 	case c.MaxBody > c.QueueMaxBytes:
 		return &Error{Setting: "--max-body", Text: "is more than --queue-max-bytes: such a request could never wait; want at most that"}
+	case c.Pprof && c.MetricsAddr == "":
+		return &Error{Setting: "--pprof", Text: "wants --metrics-addr, as profiles are never served on the port of the API"}
 	}
 	return nil
 }

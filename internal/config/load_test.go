@@ -214,6 +214,7 @@ func TestErrorsNameSettingValueAndWish(t *testing.T) {
 		{"a password in the URL is not repeated", []string{"--vllm-url=http://me:secret@p:1"}, "--vllm-url=http://***@p:1: " + address},
 		{"a switch that is neither on nor off", plus("--reasoning-alias=maybe"), "--reasoning-alias=maybe: want true or false"},
 		{"a size in another unit", plus("--max-body", "64MB"), "--max-body=64MB: want a whole number of bytes, KiB, MiB or GiB such as 64MiB, 1 or more"},
+		{"profiles without a listener for them", plus("--pprof"), "--pprof: wants --metrics-addr, as profiles are never served on the port of the API"},
 		{"bodies that could never wait", plus("--max-body=2GiB", "--queue-max-bytes=1GiB"), "--max-body: is more than --queue-max-bytes: such a request could never wait; want at most that"},
 		{"template arguments that are no object", plus("--default-chat-template-kwargs", "[1]"), `--default-chat-template-kwargs=[1]: want a JSON object such as {"enable_thinking":false}`},
 		{"a penalty of 0", plus("--default-repetition-penalty", "0"), "--default-repetition-penalty=0: want a number above 0"},

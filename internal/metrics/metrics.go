@@ -48,6 +48,7 @@ type Metrics struct {
 	Requests Requests // for the life of a request
 	Queue    Queue    // for the line
 	Upstream Upstream // for calls to nodes
+	Engine   Engine   // for what nodes tell of their work
 
 	nodes  map[string]*Node
 	gather prometheus.Gatherer
@@ -59,6 +60,7 @@ func New(reg Registry, o Options) *Metrics {
 		Requests: newRequests(reg, o),
 		Queue:    newQueue(reg, o),
 		Upstream: newUpstream(reg, o),
+		Engine:   newEngine(reg),
 		nodes:    map[string]*Node{},
 		gather:   reg,
 	}

@@ -32,6 +32,7 @@ type Requests struct {
 	phases     [numPhases]prometheus.Observer
 	ttft       prometheus.Histogram
 	interToken prometheus.Histogram
+	added      prometheus.Histogram
 	body       prometheus.Histogram
 	tokens     *prometheus.CounterVec
 	prompt     prometheus.Counter
@@ -48,6 +49,8 @@ func newRequests(reg prometheus.Registerer, o Options) Requests {
 			"When it rises, pd_router_phase_seconds tells whether the line, prefill or the KV transfer takes the time.", phaseBuckets),
 		interToken: newHistogram(reg, "pd_router_inter_token_seconds", "Mean time between two tokens of a reply, one observation for each reply. "+
 			"When it rises, the decode nodes have become slower, or clients read slower than the nodes write.", tokenBuckets),
+		added: newHistogram(reg, "pd_router_added_seconds", "What the router itself adds to a request: its whole time without the upload, the line and both nodes. "+
+			"When it rises, the router's host is short of CPU, or a client reads slower than its node writes.", addedBuckets),
 		body: newHistogram(reg, "pd_router_body_bytes", "Size of request bodies. "+
 			"When it nears --max-body, requests will be refused with 413; raise it together with --queue-max-bytes.", bodyBuckets),
 	}
@@ -92,6 +95,9 @@ func (r *Requests) InterToken(d time.Duration, n int) {
 		seconds(r.interToken, d/time.Duration(n-1))
 	}
 }
+
+// Added reports the time that the router itself took.
+func (r *Requests) Added(d time.Duration) { seconds(r.added, d) }
 
 // Body observes the size of a request body.
 func (r *Requests) Body(bytes int) { r.body.Observe(float64(bytes)) }

@@ -22,6 +22,8 @@ type NodeState struct {
 	Up      bool    // it answers
 	Busy    bool    // its slot is held, settling included
 	KVUsage float64 // the running sequence as a share of the longest that the node takes, 0 to 1
+
+	Sequence int // tokens of the running sequence, prompt and reply; 0 when there is none
 }
 
 // collector turns State into metrics.
@@ -33,6 +35,7 @@ type collector struct {
 	depth, bytes, oldest, connections, prefillUp *prometheus.Desc
 	busy, slotState, slotSeconds, nodeUp         *prometheus.Desc
 	generated, kvUsage, running, waiting         *prometheus.Desc
+	sequence                                     *prometheus.Desc
 	fixed                                        []prometheus.Metric
 
 	mu    sync.Mutex // guards state, and makes read's calls follow each other
@@ -58,6 +61,7 @@ func newCollector(o Options, nodes []*Node) *collector {
 	c.slotSeconds = desc("pd_router_slot_seconds_total", "Time that a node's slot was held, by what for; its rate is the share of time. prefill and kv_wait are time in which the node does not decode: "+
 		"when their share rises, a faster prefill or network gains more than another decode node.", "node", "phase")
 	c.nodeUp = desc("pd_router_node_up", "1 while a decode node answers. At 0 it gets no requests: look at its log.", "node")
+	c.sequence = desc("pd_router_node_sequence_tokens", "Tokens of the sequence that a decode node works on, prompt and reply; 0 when it is idle. When it nears the node's window, replies will end for want of room.", "node")
 	c.generated = desc("vllm:generation_tokens_total", "Tokens that decode nodes generated, without the first of each reply, which the prefill node counts under this name. When its rate falls while requests wait, a node has become slower.", worker...)
 	c.kvUsage = desc("vllm:kv_cache_usage_perc", "The running sequence of a decode node as a share of the longest it takes (1 is all). At 1, replies end for want of room.", worker...)
 	c.running = desc("vllm:num_requests_running", "Requests that a decode node works on. When it stays at 0 while requests wait, prefill holds them up.", worker...)
@@ -74,7 +78,7 @@ func newCollector(o Options, nodes []*Node) *collector {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.depth, c.bytes, c.oldest, c.connections, c.prefillUp, c.busy, c.slotState, c.slotSeconds, c.nodeUp,
-		c.generated, c.kvUsage, c.running, c.waiting, c.fixed[0].Desc()} {
+		c.sequence, c.generated, c.kvUsage, c.running, c.waiting, c.fixed[0].Desc()} {
 		ch <- d
 	}
 }
@@ -119,6 +123,7 @@ func (c *collector) collectNode(ch chan<- prometheus.Metric, gauge func(*prometh
 	}
 	gauge(c.nodeUp, oneIf(is.Up), n.name)
 	gauge(c.busy, oneIf(is.Busy), n.name)
+	gauge(c.sequence, float64(is.Sequence), n.name)
 	for s := range numSlotStates {
 		gauge(c.slotState, oneIf(s == state), n.name, s.String())
 		if s.held() {

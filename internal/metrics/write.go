@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 )
 
@@ -15,6 +16,11 @@ func (m *Metrics) Write(w io.Writer, accept string) (contentType string, err err
 	if err != nil {
 		return "", fmt.Errorf("gather metrics: %w", err)
 	}
+	return encode(w, accept, families)
+}
+
+// encode writes families in the form that accept asks for.
+func encode(w io.Writer, accept string, families []*dto.MetricFamily) (contentType string, err error) {
 	header := http.Header{}
 	if accept != "" {
 		header.Set("Accept", accept)

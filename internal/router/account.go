@@ -31,6 +31,11 @@ func (t *times) decodeTime() time.Duration {
 	return t.end.Sub(t.first)
 }
 
+// added is what is left of the whole time without the upload, the line and both nodes.
+func (t *times) added(readBody time.Duration) time.Duration {
+	return t.end.Sub(t.start) - readBody - t.queue - t.prefill - t.kvWait - t.decodeTime()
+}
+
 // header is the value of Server-Timing.
 func (t *times) header() string {
 	b := make([]byte, 0, 64)

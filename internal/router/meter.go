@@ -80,6 +80,9 @@ func (l *life) count(f *failure) {
 		m.Phase(metrics.Decode, l.times.decodeTime())
 		m.FirstByte(l.times.first.Sub(l.times.start))
 	}
+	if f.outcome == OK {
+		m.Added(l.times.added(l.call.ReadBody))
+	}
 	if l.reply != nil {
 		n := l.reply.CompletionTokens()
 		m.Completion(n)
@@ -87,6 +90,32 @@ func (l *life) count(f *failure) {
 	}
 	if f.outcome == ClientGone {
 		m.ClientGone(l.phase())
+	}
+}
+
+// nodeTiming is timing_ms of a node's last line (spec 1.2), in milliseconds.
+type nodeTiming struct {
+	WireWait *float64 `json:"wire_wait"`
+	Convert  *float64 `json:"convert"`
+	Inject   *float64 `json:"inject"`
+	Decode   *float64 `json:"decode"`
+	Accepted *float64 `json:"mtp_accept_mean"`
+}
+
+// countNode reports what the node tells about its work. What cannot be read is left out.
+func (l *life) countNode() {
+	var t nodeTiming
+	if len(l.line.Timing) == 0 || json.Unmarshal(l.line.Timing, &t) != nil {
+		return
+	}
+	m := &l.r.metrics.Engine
+	for step, ms := range [...]*float64{metrics.WireWait: t.WireWait, metrics.Convert: t.Convert, metrics.Inject: t.Inject, metrics.Generate: t.Decode} {
+		if ms != nil {
+			m.Step(metrics.Step(step), time.Duration(*ms*float64(time.Millisecond)))
+		}
+	}
+	if t.Accepted != nil {
+		m.Accepted(*t.Accepted)
 	}
 }
 
@@ -126,7 +155,7 @@ func (r *Router) FillState(s *metrics.State) {
 	s.PrefillUp = r.prefill.Up()
 	for i, be := range r.backends {
 		s.Nodes[i] = metrics.NodeState{
-			Up: be.Up(), Busy: st.Rows[i].State == queue.Busy || st.Rows[i].State == queue.Settling, KVUsage: be.kvUsage(r.window(be)),
+			Up: be.Up(), Sequence: int(be.sequence.Load()), Busy: st.Rows[i].State == queue.Busy || st.Rows[i].State == queue.Settling, KVUsage: be.kvUsage(r.window(be)),
 		}
 	}
 }

@@ -117,6 +117,7 @@ func (l *life) done(out *flusher) *failure {
 	if l.lease == nil {
 		return l.last(out) // a stop string in what was held
 	}
+	l.countNode()
 	timing, finish := l.times.timing(l.line.Timing), l.line.FinishReason
 	// The node frees its slot after the end of the body, not before.
 	if !l.decode.Drain(idleWait) {
