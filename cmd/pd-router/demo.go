@@ -109,7 +109,7 @@ func (n *demoNodes) play(ctx context.Context, model, wait string, out io.Writer)
 	if err != nil {
 		return nil, err
 	}
-	p, err := build(cfg, zap.NewNop())
+	p, err := build(cfg, nil, zap.NewNop())
 	if err != nil {
 		return nil, err
 	}

@@ -24,16 +24,22 @@ import (
 	"pd-router/internal/router"
 	"pd-router/internal/server"
 	"pd-router/internal/token"
+	"pd-router/internal/tracing"
 )
 
 // serve builds the router, runs it and ends it: the body of the root command.
 func serve(cmd *cobra.Command, cfg config.Config) error {
-	log, err := logging.New(cmd.ErrOrStderr(), cfg.LogFormat, cfg.LogLevel)
+	log, err := logging.New(cmd.ErrOrStderr(), cfg.LogFormat, cfg.LogLevel, cfg.LogSample)
 	if err != nil {
 		return err
 	}
 	defer log.Sync() //nolint:errcheck // stderr may be a pipe that is gone
-	p, err := build(cfg, log)
+	tracer, err := tracing.New(cmd.Context(), cfg.OTLPEndpoint, version)
+	if err != nil {
+		return fmt.Errorf("--otlp-endpoint: %w", err)
+	}
+	defer endTraces(tracer, log)
+	p, err := build(cfg, tracer, log)
 	if err != nil {
 		return err
 	}
@@ -42,6 +48,15 @@ func serve(cmd *cobra.Command, cfg config.Config) error {
 		return fmt.Errorf("--host %s --port %d: %w", cfg.Host, cfg.Port, err)
 	}
 	return p.run(cmd.Context(), cfg, ln, log)
+}
+
+// endTraces sends what is left of the traces, and does not hold up the end for long.
+func endTraces(t *tracing.Tracer, log *zap.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := t.Shutdown(ctx); err != nil {
+		log.Warn("traces were lost", zap.Error(err))
+	}
 }
 
 // parts are what a running router is made of.
@@ -79,7 +94,7 @@ func metricsOptions(o metrics.Options) metrics.Options {
 }
 
 // build makes the router of cfg. Nothing runs yet.
-func build(cfg config.Config, log *zap.Logger) (*parts, error) {
+func build(cfg config.Config, tracer *tracing.Tracer, log *zap.Logger) (*parts, error) {
 	tok, err := loadTokenizer(cfg)
 	if err != nil {
 		return nil, err
@@ -106,6 +121,7 @@ func build(cfg config.Config, log *zap.Logger) (*parts, error) {
 	}
 	p := &parts{}
 	o := routerOptions(cfg)
+	o.Tracer = tracer
 	p.metrics = metrics.New(prometheus.NewRegistry(), metricsOptions(router.MetricsOptions(o, names, p.fillState)))
 	p.router, err = router.New(o, backends, gate, tok, p.metrics, log)
 	return p, err
@@ -153,15 +169,15 @@ func (p *parts) run(ctx context.Context, cfg config.Config, ln net.Listener, log
 	log.Info("listening", zap.String("addr", ln.Addr().String()), zap.String("version", version),
 		zap.String("prefill", cfg.VLLMURL), zap.Any("decode", cfg.Decode), zap.Duration("queue_timeout", cfg.QueueTimeout))
 
+	side, err := listenSide(cfg)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
 	stopping, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	nodesCtx, stopNodes := context.WithCancel(context.WithoutCancel(ctx)) // they are watched to the end of the drain
 	var g errgroup.Group
-	if cfg.MetricsAddr != "" {
-		side, err := net.Listen("tcp", cfg.MetricsAddr)
-		if err != nil {
-			return errors.Join(fmt.Errorf("--metrics-addr: %w", err), ln.Close())
-		}
+	if side != nil {
 		log.Info("listening for scrapes", zap.String("addr", side.Addr().String()))
 		g.Go(func() error { return p.server.ServeSide(nodesCtx, side, cfg.Pprof) })
 	}
@@ -175,6 +191,18 @@ func (p *parts) run(ctx context.Context, cfg config.Config, ln net.Listener, log
 		return err
 	})
 	return g.Wait()
+}
+
+// listenSide opens the listener of --metrics-addr; nil without one.
+func listenSide(cfg config.Config) (net.Listener, error) {
+	if cfg.MetricsAddr == "" {
+		return nil, nil
+	}
+	ln, err := net.Listen("tcp", cfg.MetricsAddr)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-addr: %w", err)
+	}
+	return ln, nil
 }
 
 // awaitReady ends the router with an error when its nodes have not answered in time.

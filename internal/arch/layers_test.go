@@ -28,6 +28,7 @@ var layers = map[string]layer{
 	"status":  edge,
 	"probe":   edge,
 	"sim":     edge,
+	"demo":    edge,
 	"router":  life,
 	"queue":   part,
 	"nodes":   part,
@@ -40,6 +41,7 @@ var layers = map[string]layer{
 	"nixl":    form,
 	"metrics": form,
 	"logging": base,
+	"tracing": base,
 	"arch":    base,
 }
 

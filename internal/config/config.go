@@ -106,6 +106,12 @@ type Config struct {
 	// Least severe level that is logged.
 	LogLevel string
 
+	// How many lines of one kind and level are written each second; further ones are dropped, requests still count in metrics. 0 writes all.
+	LogSample int
+
+	// URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318, for traces. Empty: none are made, and the client's trace context goes to vLLM unchanged.
+	OTLPEndpoint string
+
 	// File with settings, by its ending yaml, yml, toml or json. Its keys are the flags without dashes in front.
 	Config string
 }

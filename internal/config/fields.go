@@ -99,6 +99,10 @@ var fields = []field{
 		choice(func(c *Config) *string { return &c.LogFormat }, "json", "console")},
 	{"Logs and file", "log-level", "debug|info|warn|error", "info", "Least severe level that is logged.", false,
 		choice(func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error")},
+	{"Logs and file", "log-sample", "integer", "0", "How many lines of one kind and level are written each second; further ones are dropped, requests still count in metrics. 0 writes all.", false,
+		whole(0, math.MaxInt32, func(c *Config) *int { return &c.LogSample })},
+	{"Logs and file", "otlp-endpoint", "url", "", "URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318, for traces. Empty: none are made, and the client's trace context goes to vLLM unchanged.", false,
+		with(parseURL, func(c *Config) *string { return &c.OTLPEndpoint })},
 	{"Logs and file", configFlag, "file", "", "File with settings, by its ending yaml, yml, toml or json. Its keys are the flags without dashes in front.", false,
 		text(func(c *Config) *string { return &c.Config })},
 }

@@ -10,8 +10,9 @@ import (
 )
 
 // New makes a logger that writes to w. format is "json" or "console", level one of "debug", "info", "warn", "error"; a
-// message less severe than level is not written.
-func New(w io.Writer, format, level string) (*zap.Logger, error) {
+// message less severe than level is not written. perSecond bounds how many lines of one message and level are written each
+// second; 0 writes all.
+func New(w io.Writer, format, level string, perSecond int) (*zap.Logger, error) {
 	least, err := zapcore.ParseLevel(level)
 	if err != nil {
 		return nil, fmt.Errorf("log level %q: want debug, info, warn or error", level)
@@ -33,7 +34,11 @@ func New(w io.Writer, format, level string) (*zap.Logger, error) {
 	default:
 		return nil, fmt.Errorf("log format %q: want json or console", format)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), least)), nil
+	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), least)
+	if perSecond > 0 {
+		core = zapcore.NewSamplerWithOptions(core, time.Second, perSecond, 0)
+	}
+	return zap.New(core), nil
 }
 
 // encodeTime writes RFC 3339 in UTC; the fixed width keeps lines sortable as text.

@@ -24,7 +24,7 @@ func TestLines(t *testing.T) {
 		t.Run(tc.format, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // its clock begins at 2000-01-01
 				var out bytes.Buffer
-				log, err := New(&out, tc.format, "info")
+				log, err := New(&out, tc.format, "info", 0)
 				require.NoError(t, err)
 				log.Named("queue").Warn("full", zap.Duration("waited", 1500*time.Millisecond), zap.Int("waiters", 3))
 				log.Debug("not written")
@@ -37,7 +37,7 @@ func TestLines(t *testing.T) {
 // Invariant 1.
 func TestEqualLinesAreAllWritten(t *testing.T) {
 	var out bytes.Buffer
-	log, err := New(&out, "json", "debug")
+	log, err := New(&out, "json", "debug", 0)
 	require.NoError(t, err)
 	for range 1000 {
 		log.Debug("request")
@@ -47,7 +47,7 @@ func TestEqualLinesAreAllWritten(t *testing.T) {
 
 func TestTextFromOutsideStaysOnItsLine(t *testing.T) {
 	var out bytes.Buffer
-	log, err := New(&out, "json", "info")
+	log, err := New(&out, "json", "info", 0)
 	require.NoError(t, err)
 	log.Info("request", zap.String("model", "a\nb\x1b[2J\xff\""))
 	line, rest, _ := strings.Cut(out.String(), "\n")
@@ -56,8 +56,20 @@ func TestTextFromOutsideStaysOnItsLine(t *testing.T) {
 }
 
 func TestUnknownWords(t *testing.T) {
-	_, err := New(nil, "xml", "info")
+	_, err := New(nil, "xml", "info", 0)
 	assert.EqualError(t, err, `log format "xml": want json or console`)
-	_, err = New(nil, "json", "loud")
+	_, err = New(nil, "json", "loud", 0)
 	assert.EqualError(t, err, `log level "loud": want debug, info, warn or error`)
+}
+
+func TestLinesOfOneKindAreBounded(t *testing.T) {
+	var out bytes.Buffer
+	log, err := New(&out, "json", "info", 3)
+	require.NoError(t, err)
+	for range 100 {
+		log.Info("request")
+		log.Warn("request")
+	}
+	log.Info("another")
+	require.Equal(t, 3+3+1, bytes.Count(out.Bytes(), []byte("\n")))
 }

@@ -31,7 +31,7 @@ func BenchmarkRequest(b *testing.B) {
 		for p := range numPhases {
 			m.Requests.Phase(p, 20*time.Millisecond)
 		}
-		m.Requests.FirstByte(30 * time.Millisecond)
+		m.Requests.FirstByte(30*time.Millisecond, "")
 		m.Requests.InterToken(time.Second, 500)
 		m.Requests.Prompt(1000, 900)
 		m.Requests.Completion(500)

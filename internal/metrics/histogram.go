@@ -32,5 +32,14 @@ func newHistogram(reg prometheus.Registerer, name, help string, buckets []float6
 	return h
 }
 
+// exemplar observes a time together with the trace that shows it, "" for none.
+func exemplar(o prometheus.Observer, d time.Duration, traceID string) {
+	if e, ok := o.(prometheus.ExemplarObserver); ok && traceID != "" {
+		e.ObserveWithExemplar(max(d, 0).Seconds(), prometheus.Labels{"trace_id": traceID})
+		return
+	}
+	seconds(o, d)
+}
+
 // seconds observes a time; one that is negative, by a clock that was set, counts as 0.
 func seconds(o prometheus.Observer, d time.Duration) { o.Observe(max(d, 0).Seconds()) }

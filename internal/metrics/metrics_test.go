@@ -114,7 +114,7 @@ func TestPageOfABusyRouter(t *testing.T) {
 		for p := range numPhases {
 			r.Phase(p, time.Duration(p)*time.Second)
 		}
-		r.FirstByte(70 * time.Millisecond)
+		r.FirstByte(70*time.Millisecond, "0af7651916cd43dd8448eb211c80319c")
 		r.InterToken(9*time.Millisecond, 4)
 		r.InterToken(time.Second, 1)
 		r.Body(1 << 20)

@@ -86,8 +86,11 @@ func (r *Requests) Ended(endpoint, outcome string, status int) {
 // Phase observes how long a phase took. Call it once for each phase that a request reached.
 func (r *Requests) Phase(p Phase, d time.Duration) { seconds(r.phases[p], d) }
 
+// Total observes the whole time of a request. A trace id, "" for none, becomes the observation's exemplar.
+func (r *Requests) Total(d time.Duration, traceID string) { exemplar(r.phases[Total], d, traceID) }
+
 // FirstByte observes the time to the first byte of content.
-func (r *Requests) FirstByte(d time.Duration) { seconds(r.ttft, d) }
+func (r *Requests) FirstByte(d time.Duration, traceID string) { exemplar(r.ttft, d, traceID) }
 
 // InterToken observes the mean time between tokens of one reply, which had n of them over d. Fewer than two have none.
 func (r *Requests) InterToken(d time.Duration, n int) {

@@ -80,7 +80,22 @@ func (l *life) finish(f *failure) {
 		f = &failure{outcome: OK}
 	}
 	l.count(f)
+	l.endSpans(f)
 	l.log(f)
+	l.r.journal.finished(l, f)
+}
+
+// endSpans closes what is open of the request's trace.
+func (l *life) endSpans(f *failure) {
+	problem := ""
+	if f.outcome != OK {
+		problem = f.outcome.String()
+	}
+	l.step.End(problem)
+	l.span.SetInt("http.response.status_code", l.status(f))
+	l.span.Set("outcome", f.outcome.String())
+	l.span.Set("rid", l.rid())
+	l.span.End(problem)
 }
 
 // log writes the one line of a request. A client that left, or a request that was at fault, is no warning.
@@ -117,6 +132,9 @@ func (l *life) log(f *failure) {
 	}
 	if l.call.Correlation != "" {
 		fields = append(fields, zap.String("correlation_id", l.call.Correlation))
+	}
+	if id := l.span.TraceID(); id != "" {
+		fields = append(fields, zap.String("trace_id", id))
 	}
 	if f.err != nil {
 		fields = append(fields, zap.String("error_type", f.err.Type), zap.String("error", f.err.Message))

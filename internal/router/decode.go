@@ -21,11 +21,13 @@ const maxRefusal = 1 << 20
 
 // dispatch runs the second leg up to the first line of the token stream: only then is it certain what status the
 // client gets.
-func (l *life) dispatch() *failure {
+func (l *life) dispatch() (f *failure) {
+	step := l.span.Step("kv")
+	defer func() { step.End(f.problem()) }()
 	l.slot(metrics.SlotKVWait)
 	start := time.Now()
 	defer func() { l.times.kvWait += time.Since(start) }()
-	if f := l.fits(); f != nil {
+	if f = l.fits(); f != nil {
 		return f
 	}
 	for try := 1; ; try++ {
@@ -187,6 +189,7 @@ func (l *life) firstLine() *failure {
 	}
 	l.node.Succeeded()
 	l.slot(metrics.SlotDecode)
+	l.step = l.span.Step("decode")
 	return nil
 }
 

@@ -2,6 +2,7 @@ package router
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -126,21 +127,22 @@ func (l *life) row(f *failure) Finished {
 // publicText is what went wrong in words of our own. The client's message may quote its request, or what a node said of
 // it; a page that anybody on the network may read must not.
 func (l *life) publicText(f *failure) string {
-	if f.err == nil {
-		return ""
+	switch f.outcome {
+	case QueueFull, QueueTimeout, Draining, ClientGone, DecodeBusy, Internal:
+		return f.err.Message
+	case DecodeRefused:
+		return "the decode node refused the request"
+	case PrefillFailed, DecodeFailed, StreamFailed:
+	default:
+		return "" // OK has none, the others are about the request: type and field tell
 	}
 	var answer *statusError
-	if s, ok := f.cause.(*statusError); ok { // as it was made, never wrapped
-		answer = s
-	}
 	switch {
-	case f.outcome == Invalid, f.outcome == Unavailable, f.outcome == PrefillRefused:
-		return ""
-	case answer != nil:
+	case errors.As(f.cause, &answer):
 		return fmt.Sprintf("the %s node answered %d", answer.leg, answer.status)
-	case l.decode != nil && l.line.Kind == tilert.ErrorLine, f.outcome == DecodeRefused:
+	case f.cause != nil && l.line.Kind == tilert.ErrorLine && f.cause.Error() == l.line.Error:
 		return "the decode node ended the request with an error"
-	case f.outcome == PrefillFailed && f.cause != nil && f.err.Message == f.cause.Error():
+	case f.cause != nil && f.cause.Error() == f.err.Message:
 		return "the prefill node's answer cannot be used"
 	}
 	return f.err.Message

@@ -13,6 +13,7 @@ import (
 	"pd-router/internal/openai"
 	"pd-router/internal/queue"
 	"pd-router/internal/tilert"
+	"pd-router/internal/tracing"
 )
 
 // maxAttempts is how many pairs of legs one request may cost.
@@ -26,7 +27,9 @@ type Call struct {
 	ReadBody    time.Duration
 	ClientID    string // X-Request-ID, for the log only
 	Correlation string // X-Correlation-ID, for the log only
-	Forward     []byte // header lines for the prefill node (authorization, trace context)
+	Forward     []byte // header lines for the prefill node
+	Traceparent string // W3C trace context, for the prefill node too
+	Tracestate  string
 }
 
 // life is one request. It belongs to one goroutine.
@@ -59,6 +62,9 @@ type life struct {
 	flat       []openai.Candidate
 	body       []byte // of a whole reply
 
+	span tracing.Span // of the request
+	step tracing.Span // of decoding
+
 	times    times
 	finished bool
 }
@@ -66,8 +72,7 @@ type life struct {
 // Serve runs the life of one request. ctx ends with ErrClientGone or ErrDraining as its cause. When the Reply
 // has a stream, the caller must call its WriteTo or Close; the tokens are pumped there.
 func (r *Router) Serve(ctx context.Context, call Call) (reply *Reply) {
-	l := &life{r: r, ctx: ctx, call: call}
-	l.times.start = call.Start
+	l := r.begin(ctx, call)
 	defer l.onPanic(&reply)
 	if f := l.admit(); f != nil {
 		return l.refuse(f)
@@ -84,8 +89,7 @@ func (r *Router) Serve(ctx context.Context, call Call) (reply *Reply) {
 // Refuse ends a request that the edge has refused, so that it is accounted for like any other. When the client has
 // left meanwhile, that is how it ended.
 func (r *Router) Refuse(ctx context.Context, call Call, e *openai.Error) *Reply {
-	l := &life{r: r, ctx: ctx, call: call}
-	l.times.start = call.Start
+	l := r.begin(ctx, call)
 	if f := ended(ctx); f != nil {
 		return l.refuse(f)
 	}
@@ -119,6 +123,14 @@ func (l *life) serve() *failure {
 		}
 		before = f
 	}
+}
+
+// begin starts a life; finish ends it.
+func (r *Router) begin(ctx context.Context, call Call) *life {
+	l := &life{r: r, ctx: ctx, call: call}
+	l.times.start = call.Start
+	l.span = r.opts.Tracer.Request(call.Endpoint.String(), call.Traceparent, call.Tracestate, call.Start)
+	return l
 }
 
 // admit reads the body's top level and refuses what cannot be honoured, before any work.

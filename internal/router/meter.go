@@ -59,7 +59,7 @@ var (
 )
 
 // slot says what the request's slot is held for from now on.
-func (l *life) slot(s metrics.SlotState) { l.node.meter.Enter(s) }
+func (l *life) slot(s metrics.SlotState) { l.node.enter(s, l.prefilled) }
 
 // failedUpstream counts a call that went wrong.
 func (r *Router) failedUpstream(leg, class string) { r.metrics.Upstream.Failed(leg, class) }
@@ -70,7 +70,7 @@ func (l *life) count(f *failure) {
 	m.Ended(l.call.Endpoint.String(), f.outcome.String(), l.status(f))
 	m.Body(len(l.call.Body))
 	m.Phase(metrics.ReadBody, l.call.ReadBody)
-	m.Phase(metrics.Total, l.times.end.Sub(l.times.start))
+	m.Total(l.times.end.Sub(l.times.start), l.span.TraceID())
 	if !l.times.granted.IsZero() {
 		m.Phase(metrics.Waiting, l.times.queue)
 		m.Phase(metrics.Prefill, l.times.prefill)
@@ -78,7 +78,7 @@ func (l *life) count(f *failure) {
 	if !l.times.first.IsZero() {
 		m.Phase(metrics.KVWait, l.times.kvWait)
 		m.Phase(metrics.Decode, l.times.decodeTime())
-		m.FirstByte(l.times.first.Sub(l.times.start))
+		m.FirstByte(l.times.first.Sub(l.times.start), l.span.TraceID())
 	}
 	if f.outcome == OK {
 		m.Added(l.times.added(l.call.ReadBody))

@@ -68,6 +68,14 @@ func (f *failure) because(cause error) *failure {
 	return f
 }
 
+// problem is what a trace says of f; f may be nil.
+func (f *failure) problem() string {
+	if f == nil || f == errMoved {
+		return ""
+	}
+	return f.outcome.String()
+}
+
 // ended is the failure of a request whose context is over, by its cause; nil while it is not.
 func ended(ctx context.Context) *failure {
 	if ctx.Err() == nil {

@@ -11,6 +11,7 @@ import (
 	"pd-router/internal/nodes"
 	"pd-router/internal/openai"
 	"pd-router/internal/tilert"
+	"pd-router/internal/tracing"
 )
 
 // maxPrefillAnswer bounds the answer to one token; a log-prob row or an error text is far below it.
@@ -18,19 +19,21 @@ const maxPrefillAnswer = 16 << 20
 
 // prefill runs the first leg. A connection that breaks before any byte of the answer gets one more try under a new
 // id; an answer, even a bad one, does not, as its KV may be under way.
-func (l *life) prefill() *failure {
+func (l *life) prefill() (f *failure) {
+	step := l.span.Step("prefill")
+	defer func() { step.End(f.problem()) }()
 	l.slot(metrics.SlotPrefill)
 	start := time.Now()
 	defer func() { l.times.prefill += time.Since(start) }()
 	for try := 1; ; try++ {
-		answer, status, err := l.askPrefill()
+		answer, status, err := l.askPrefill(step)
 		if f := ended(l.ctx); f != nil {
 			return f
 		}
 		if err == nil {
 			return l.prefillAnswered(status, answer)
 		}
-		f := l.prefillLost(err)
+		f = l.prefillLost(err)
 		var lost *nodes.Error
 		if errors.As(err, &lost) && lost.Phase == nodes.Send && !nodes.IsTimeout(err) && try == 1 {
 			l.r.metrics.Upstream.Retried(retryPrefill)
@@ -40,10 +43,10 @@ func (l *life) prefill() *failure {
 	}
 }
 
-func (l *life) askPrefill() (answer []byte, status int, err error) {
+func (l *life) askPrefill(step tracing.Span) (answer []byte, status int, err error) {
 	leg := l.r.engine.Prefill(l.req, tilert.NewRequestID(), l.node.Address.Host, l.node.Address.CtrlPort)
 	resp, err := l.r.prefill.Do(l.ctx, &nodes.Call{
-		Method: "POST", Path: leg.Path, Header: append(leg.Header, l.call.Forward...), Body: leg.Body,
+		Method: "POST", Path: leg.Path, Header: l.prefillHeader(leg.Header, step), Body: leg.Body,
 		HeadTimeout: l.r.opts.PrefillTimeout, IdleTimeout: l.r.opts.StreamIdleTimeout,
 	})
 	if err != nil {
@@ -52,6 +55,20 @@ func (l *life) askPrefill() (answer []byte, status int, err error) {
 	defer resp.Close()
 	answer, err = resp.ReadAll(maxPrefillAnswer)
 	return answer, resp.Status, err
+}
+
+// prefillHeader adds to header what goes on from the client: its credentials, and the trace that both are part of.
+func (l *life) prefillHeader(header []byte, step tracing.Span) []byte {
+	header = append(header, l.call.Forward...)
+	if step.On() {
+		return step.AppendHeader(header)
+	}
+	for _, h := range [...]struct{ name, value string }{{"traceparent: ", l.call.Traceparent}, {"tracestate: ", l.call.Tracestate}} {
+		if h.value != "" {
+			header = append(append(append(header, h.name...), h.value...), "\r\n"...)
+		}
+	}
+	return header
 }
 
 func (l *life) prefillAnswered(status int, answer []byte) *failure {

@@ -11,11 +11,12 @@ import (
 type Reply struct {
 	Status      int
 	ContentType string
-	RetryAfter  int    // seconds, 0: no header
-	RID         string // of the attempt that answered, "" before there was one
-	Node        string // that answered
-	Timing      string // value of a Server-Timing header
-	Body        []byte // nil for a stream
+	RetryAfter  int           // seconds, 0: no header
+	RID         string        // of the attempt that answered, "" before there was one
+	Node        string        // that answered
+	Wait        time.Duration // for a slot
+	Timing      string        // value of a Server-Timing header
+	Body        []byte        // nil for a stream
 
 	life *life // of a stream that is not over
 }
@@ -37,14 +38,14 @@ func (l *life) refuse(f *failure) *Reply {
 
 // whole ends the life with the body that collect has assembled.
 func (l *life) whole() *Reply {
-	p := &Reply{Status: 200, ContentType: typeJSON, RID: l.rid(), Node: l.nodeName, Timing: l.times.header(), Body: l.body}
+	p := &Reply{Status: 200, ContentType: typeJSON, RID: l.rid(), Node: l.nodeName, Wait: l.times.queue, Timing: l.times.header(), Body: l.body}
 	l.finish(nil)
 	return p
 }
 
 // streamed hands the rest of the life to whoever writes to the client.
 func (l *life) streamed() *Reply {
-	return &Reply{Status: 200, ContentType: typeSSE, RID: l.rid(), Node: l.nodeName, Timing: l.times.header(), life: l}
+	return &Reply{Status: 200, ContentType: typeSSE, RID: l.rid(), Node: l.nodeName, Wait: l.times.queue, Timing: l.times.header(), life: l}
 }
 
 func (l *life) rid() string {

@@ -16,6 +16,7 @@ import (
 	"pd-router/internal/openai"
 	"pd-router/internal/queue"
 	"pd-router/internal/token"
+	"pd-router/internal/tracing"
 )
 
 // Options are the bounds and habits of a request's life.
@@ -29,6 +30,7 @@ type Options struct {
 	DefaultMaxTokens  int           // when the client names no length; 0: up to the node's window
 	Parser            string        // output parser, "none" for none
 	ReasoningAlias    bool          // write reasoning beside reasoning_content
+	Tracer            *tracing.Tracer
 }
 
 // Router serves requests over one prefill node and any number of decode nodes.
@@ -42,6 +44,7 @@ type Router struct {
 	engine    engine.TileRT
 	metrics   *metrics.Metrics
 	buffers   buffers
+	journal   journal
 	log       *zap.Logger
 
 	ready     chan struct{} // closed when the prefill node and one decode node have answered
@@ -59,6 +62,7 @@ type backend struct {
 	slot     *queue.Slot
 	meter    *metrics.Node
 	sequence atomic.Int64 // tokens in the node's cache, 0 when it is idle
+	track    track
 
 	mu        sync.Mutex // makes reading the node's state and applying it to the slot one step
 	noGrammar bool       // it has refused a grammar as unsupported
@@ -88,6 +92,7 @@ func New(o Options, b Backends, gate *openai.Gate, tok *token.Tokenizer, m *metr
 		}
 		be.slot, be.meter = r.queue.Add(a.String(), 0), m.Node(a.String())
 		be.slot.Down()
+		be.begin()
 		r.backends = append(r.backends, be)
 	}
 	return r, nil
@@ -132,6 +137,7 @@ func (r *Router) decodeChanged(be *backend, cause error) {
 	defer be.mu.Unlock()
 	be.slot.SetTraits(be.traitsLocked())
 	up := be.Up()
+	be.heard(up)
 	if up {
 		be.slot.Up()
 	} else {

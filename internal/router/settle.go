@@ -29,7 +29,7 @@ func (l *life) endLease(wait time.Duration) {
 		l.strike = false
 		rest = l.node.Struck()
 	}
-	l.node.sequence.Store(0)
+	l.node.endSequence()
 	mustCancel := l.dispatched && !l.nodeEnded
 	if !mustCancel && rest == 0 {
 		l.slot(metrics.SlotFree)
@@ -62,13 +62,13 @@ const (
 // settle gives lease back when its node is idle, after cancelling rid on it ("": there is nothing to cancel) and
 // after a rest. There is no bound: a slot that looks idle may still be written to, and only the node knows.
 func (r *Router) settle(lease *queue.Lease, be *backend, rid string, rest time.Duration) <-chan struct{} {
-	be.meter.Enter(metrics.SlotSettle)
+	be.enter(metrics.SlotSettle, nil)
 	lease.Settle()
 	done := make(chan struct{}) // closed by the goroutine
 	r.settling.Go(func() {      // ended by idleness, a dead node or r.stop; awaited by Run
 		defer close(done)
 		defer func() {
-			be.meter.Enter(metrics.SlotFree)
+			be.enter(metrics.SlotFree, nil)
 			lease.Release()
 		}()
 		if rid != "" {

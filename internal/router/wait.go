@@ -10,6 +10,7 @@ import (
 
 // wait holds the request until it has a slot. Nothing is sent upstream meanwhile.
 func (l *life) wait() *failure {
+	step := l.span.Step("queue")
 	start := time.Now()
 	lease, err := l.r.queue.Acquire(l.ctx, queue.Want{
 		Bound:  l.left(),
@@ -20,9 +21,12 @@ func (l *life) wait() *failure {
 	l.waited += time.Since(start)
 	l.times.queue = l.waited
 	if err != nil {
+		step.End(err.Error())
 		return l.noSlot(err)
 	}
 	l.take(lease)
+	step.Set("node", l.nodeName)
+	step.End("")
 	return nil
 }
 

@@ -21,7 +21,8 @@ func (s *Server) generate(ctx *fasthttp.RequestCtx, c *conn, ep openai.Endpoint)
 	call := router.Call{
 		Endpoint: ep, Body: body, Start: start, ReadBody: time.Since(start),
 		ClientID: clip(head.Peek("X-Request-ID")), Correlation: clip(head.Peek("X-Correlation-ID")),
-		Forward: forward(head),
+		Forward:     forward(head),
+		Traceparent: string(head.Peek("traceparent")), Tracestate: string(head.Peek("tracestate")),
 	}
 	if e != nil {
 		s.write(ctx, c, s.router.Refuse(c.begin(s.base), call, e))
@@ -54,6 +55,10 @@ func (s *Server) write(ctx *fasthttp.RequestCtx, c *conn, p *router.Reply) {
 	}
 	if p.RID != "" {
 		h.Set("X-PD-RID", p.RID)
+	}
+	if p.Node != "" {
+		h.Set("X-PD-Node", p.Node)
+		h.Set("X-PD-Wait", strconv.FormatFloat(p.Wait.Seconds(), 'f', 3, 64))
 	}
 	if p.Timing != "" {
 		h.Set("Server-Timing", p.Timing)
@@ -107,18 +112,13 @@ func clip(b []byte) string {
 	return string(bytes.ToValidUTF8(b[:min(len(b), limit)], []byte("?")))
 }
 
-// forwarded are the headers that go on to the prefill node: the engine may check keys, and traces go through.
-var forwarded = []string{"Authorization", "traceparent", "tracestate"}
-
-// forward copies them, as the request dies with the handler.
+// forward copies the client's credentials, which the engine may check; the request dies with the handler.
 func forward(h *fasthttp.RequestHeader) []byte {
-	var out []byte
-	for _, name := range forwarded {
-		if v := h.Peek(name); len(v) > 0 {
-			out = append(append(append(append(out, name...), ": "...), v...), "\r\n"...)
-		}
+	v := h.Peek("Authorization")
+	if len(v) == 0 {
+		return nil
 	}
-	return out
+	return append(append([]byte("Authorization: "), v...), "\r\n"...)
 }
 
 // pass sends a request to the prefill node as it is.
