@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -23,70 +22,41 @@ type Prefilled struct {
 	PromptDetails []byte // raw usage.prompt_tokens_details, or nil
 }
 
-type prefillAnswer struct {
-	ID      string          `json:"id"`
-	Model   json.RawMessage `json:"model"`
-	Choices []struct {
-		LogProbs *struct {
-			Content []struct {
-				Token       string         `json:"token"`
-				LogProb     *float64       `json:"logprob"`
-				TopLogProbs []topCandidate `json:"top_logprobs"`
-			} `json:"content"`
-			Tokens []*string `json:"tokens"`
-		} `json:"logprobs"`
-	} `json:"choices"`
-	Usage *struct {
-		PromptTokens        json.RawMessage `json:"prompt_tokens"`
-		PromptTokensDetails json.RawMessage `json:"prompt_tokens_details"`
-	} `json:"usage"`
-}
-
-type topCandidate struct {
-	Token   string   `json:"token"`
-	LogProb *float64 `json:"logprob"`
-}
-
 // Prefilled reads the 200 answer of the prefill node.
 func (TileRT) Prefilled(answer []byte) (*Prefilled, error) {
-	var a prefillAnswer
-	if err := json.Unmarshal(answer, &a); err != nil {
-		return nil, fmt.Errorf("the prefill node's answer cannot be read: %w", err)
+	v, e := openai.Parse(answer)
+	if e != nil {
+		return nil, fmt.Errorf("the prefill node's answer cannot be read: %s", e.Message)
 	}
-	if a.ID == "" {
+	id, _ := v.Top("id").Text()
+	if id == "" {
 		return nil, fmt.Errorf("the prefill node's answer has no id")
 	}
-	p := &Prefilled{ID: a.ID, RID: tilert.DeriveRID(a.ID), Model: a.Model}
+	p := &Prefilled{ID: id, RID: tilert.DeriveRID(id), Model: v.Top("model")}
 	if p.RID == "" {
-		return nil, fmt.Errorf("the prefill node's id %q leaves no request id", a.ID)
+		return nil, fmt.Errorf("the prefill node's id %q leaves no request id", id)
 	}
-	if len(p.Model) == 0 {
+	if p.Model == nil {
 		p.Model = []byte("null")
 	}
-	if a.Usage != nil {
-		p.PromptTokens = laxInt(a.Usage.PromptTokens)
-		if d := a.Usage.PromptTokensDetails; len(d) > 0 && !bytes.Equal(d, []byte("null")) {
-			p.PromptDetails = d
-		}
+	usage := v.Top("usage")
+	p.PromptTokens = laxInt(usage.Member("prompt_tokens"))
+	if d := usage.Member("prompt_tokens_details"); !d.Null() {
+		p.PromptDetails = d
 	}
-	if err := p.first(&a); err != nil {
+	if err := p.first(v.Top("choices").First().Member("logprobs")); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// first finds the first token's id, which vLLM spells token_id:N when it is told to.
-func (p *Prefilled) first(a *prefillAnswer) error {
-	text := ""
-	if len(a.Choices) > 0 && a.Choices[0].LogProbs != nil {
-		lp := a.Choices[0].LogProbs
-		switch {
-		case len(lp.Content) > 0:
-			text = lp.Content[0].Token
-			p.FirstLogProb = firstLogProb(lp.Content[0].LogProb, lp.Content[0].TopLogProbs)
-		case len(lp.Tokens) > 0 && lp.Tokens[0] != nil:
-			text = *lp.Tokens[0]
-		}
+// first finds the first token's id, which vLLM spells token_id:N when it is told to, in the log-probs of chat or of
+// completions.
+func (p *Prefilled) first(logprobs openai.Raw) error {
+	row := logprobs.Member("content").First()
+	text, _ := row.Member("token").Text()
+	if row == nil {
+		text, _ = logprobs.Member("tokens").First().Text()
 	}
 	id, ok := tokenID(text)
 	if !ok {
@@ -94,26 +64,23 @@ func (p *Prefilled) first(a *prefillAnswer) error {
 			"start vLLM with --return-tokens-as-token-ids", text)
 	}
 	p.FirstToken = id
+	p.FirstLogProb.LogProb = logProb(row)
+	row.Member("top_logprobs").Each(func(c openai.Raw) bool {
+		text, _ := c.Member("token").Text()
+		if id, ok := tokenID(text); ok { // one that is given as text has no id to be named by
+			p.FirstLogProb.Top = append(p.FirstLogProb.Top, openai.Candidate{ID: id, LogProb: logProb(c)})
+		}
+		return true
+	})
 	return nil
 }
 
-func firstLogProb(value *float64, top []topCandidate) openai.FirstLogProb {
-	out := openai.FirstLogProb{LogProb: math.NaN()}
-	if value != nil {
-		out.LogProb = *value
+// logProb is that of a row, NaN when it tells none.
+func logProb(row openai.Raw) float64 {
+	if f, ok := row.Member("logprob").Number(); ok {
+		return f
 	}
-	for _, c := range top {
-		id, ok := tokenID(c.Token)
-		if !ok {
-			continue
-		}
-		row := openai.Candidate{ID: id, LogProb: math.NaN()}
-		if c.LogProb != nil {
-			row.LogProb = *c.LogProb
-		}
-		out.Top = append(out.Top, row)
-	}
-	return out
+	return math.NaN()
 }
 
 func tokenID(s string) (int, bool) {

@@ -460,3 +460,40 @@ func TestWrongCharactersInAString(t *testing.T) { // invariant 1, at each of the
 		}
 	}
 }
+
+func TestRawValuesAlongAPath(t *testing.T) {
+	v, e := Parse([]byte(`{"a":[{"b":{"c":"x\u00e9","d":-1.5e1,"n":null}},2],"s":"t"}`))
+	if e != nil {
+		t.Fatal(e)
+	}
+	b := v.Top("a").First().Member("b")
+	text, ok := b.Member("c").Text()
+	if text != "xé" || !ok {
+		t.Errorf("text %q %v", text, ok)
+	}
+	if f, ok := b.Member("d").Number(); f != -15 || !ok {
+		t.Errorf("number %v %v", f, ok)
+	}
+	if !b.Member("n").Null() || !b.Member("absent").Null() || b.Member("d").Null() {
+		t.Error("null is what is absent or null")
+	}
+	n := 0
+	v.Top("a").Each(func(Raw) bool { n++; return true })
+	if n != 2 {
+		t.Errorf("%d elements", n)
+	}
+	for name, missing := range map[string]Raw{
+		"a member of an array": v.Top("a").Member("b"), "the first of an object": b.First(), "beyond the end": v.Top("x").First().Member("y"),
+		"a member of a string": v.Top("s").Member("t"),
+	} {
+		if missing != nil {
+			t.Errorf("%s is %s", name, missing)
+		}
+	}
+	if _, ok := v.Top("a").Text(); ok {
+		t.Error("an array is no text")
+	}
+	if _, ok := v.Top("s").Number(); ok {
+		t.Error("a string is no number")
+	}
+}
