@@ -23,6 +23,7 @@ import (
 	"pd-router/internal/parser"
 	"pd-router/internal/router"
 	"pd-router/internal/server"
+	"pd-router/internal/status"
 	"pd-router/internal/token"
 	"pd-router/internal/tracing"
 )
@@ -162,6 +163,7 @@ func (p *parts) run(ctx context.Context, cfg config.Config, ln net.Listener, log
 	var err error
 	p.server, err = server.New(server.Options{
 		MaxBody: int(cfg.MaxBody), MaxReading: cfg.QueueMaxBytes, DrainTimeout: cfg.DrainTimeout,
+		About: status.About{Version: version, Settings: settings(cfg)},
 	}, p.router, p.page(cfg), log)
 	if err != nil {
 		return errors.Join(err, ln.Close())

@@ -10,13 +10,13 @@ import (
 var (
 	// ErrFull is what ErrFullCount and ErrFullBytes have in common: the line had no room for a newcomer.
 	ErrFull      = errors.New("the queue is full")
-	ErrFullCount = fmt.Errorf("%w: as many requests wait as may", ErrFull)
-	ErrFullBytes = fmt.Errorf("%w: as many bytes wait as may", ErrFull)
+	ErrFullCount = fmt.Errorf("%w: too many requests wait", ErrFull)
+	ErrFullBytes = fmt.Errorf("%w: the requests that wait hold too much memory", ErrFull)
 
 	// ErrExpired ends a wait that reached its bound.
-	ErrExpired = errors.New("no slot became free in time")
+	ErrExpired = errors.New("no slot within the bound of the wait")
 	// ErrBusy is the ErrExpired of those who would not wait (Bound 0), also after SettleGrace.
-	ErrBusy = fmt.Errorf("no slot is free: %w", ErrExpired)
+	ErrBusy = fmt.Errorf("would not wait: %w", ErrExpired)
 
 	// ErrDraining ends all waits once Drain was called. As the cause of a context it means the same.
 	ErrDraining = errors.New("the queue is draining")

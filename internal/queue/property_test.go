@@ -73,6 +73,8 @@ func (x *machine) step() {
 		}
 		return m
 	}
+	// One after the other; or so, but a call that was granted and cancelled within the step had not seen its grant yet
+	// and gives it back; or, when the first was still on its way, the other way round.
 	may := []*model{outcome(false, a, b)}
 	if pair {
 		may = append(may, outcome(true, a, b))

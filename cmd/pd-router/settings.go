@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"pd-router/internal/config"
+	"pd-router/internal/status"
+)
+
+// longestSetting is how much of a value is shown: a chat template may be given literally.
+const longestSetting = 120
+
+// settings are all flags with the values in force, for the status page. No setting of today holds a secret; the test of
+// this function lists them all, so that one to come is thought of.
+func settings(cfg config.Config) []status.Setting {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	config.Declare(flags)
+	v := reflect.ValueOf(cfg)
+	var out []status.Setting
+	flags.VisitAll(func(f *pflag.Flag) {
+		field := v.FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, strings.ReplaceAll(f.Name, "-", "")) })
+		if !field.IsValid() {
+			panic("BUG: a flag without a field: " + f.Name)
+		}
+		value := settingText(field.Interface())
+		out = append(out, status.Setting{Flag: "--" + f.Name, Value: value, Default: value == defaultText(f, field.Interface())})
+	})
+	return out
+}
+
+// settingText is a value as its flag takes it; "" for one that is unset.
+func settingText(v any) string {
+	switch v := v.(type) {
+	case string:
+		if len(v) > longestSetting {
+			return strings.ToValidUTF8(v[:longestSetting], "") + "…"
+		}
+		return v
+	case json.RawMessage:
+		return settingText(string(v))
+	case time.Duration:
+		return strconv.FormatFloat(v.Seconds(), 'f', -1, 64)
+	case *float64:
+		if v == nil {
+			return ""
+		}
+		return strconv.FormatFloat(*v, 'f', -1, 64)
+	case *int:
+		if v == nil {
+			return ""
+		}
+		return strconv.Itoa(*v)
+	case []config.Node:
+		names := make([]string, len(v))
+		for i, n := range v {
+			names[i] = n.String()
+		}
+		return strings.Join(names, " ")
+	}
+	return fmt.Sprint(v)
+}
+
+// defaultText is the flag's default in the same form: sizes are declared in units.
+func defaultText(f *pflag.Flag, v any) string {
+	if _, bytes := v.(int64); bytes {
+		if n, err := config.ParseSize(f.DefValue); err == nil {
+			return fmt.Sprint(n)
+		}
+	}
+	return f.DefValue
+}
