@@ -38,10 +38,29 @@ if [ -n "${CLIENTS_URL:-}" ]; then
 fi
 
 build
-tok=$CLIENTS_HOME/tokenizer/plain
+"$router" sim tokenizer "$work/tok" > /dev/null || die "no tokenizer"
 read -r prefill_port ctrl_port http_port port <<< "$(ports 4)"
-# SIM FLAGS GO HERE
-launch router "$router" --vllm-url "http://127.0.0.1:$prefill_port" --decode "127.0.0.1:$ctrl_port:$http_port" \
-  --host 127.0.0.1 --port "$port" --model-path "$tok" --parser none --queue-timeout 1800
-up router "http://127.0.0.1:$port/health"
-bash "$kit/clients/run.sh" "http://127.0.0.1:$port" "$@"
+# A small KV shape, as prompts of 20,000 tokens are among the requests; a line for each token, as AIPerf judges how streams flow.
+launch prefill "$router" sim prefill --listen "127.0.0.1:$prefill_port" --model tiny --thinking
+launch decode "$router" sim decode --ctrl "127.0.0.1:$ctrl_port" --http "127.0.0.1:$http_port" --model tiny --per-token
+
+# run PARSER CLIENT...: a router with that parser, and those clients against it.
+run() {
+  local parser=$1
+  shift
+  [ -z "${pid[router]:-}" ] || stop "${pid[router]}"
+  launch router "$router" --vllm-url "http://127.0.0.1:$prefill_port" --decode "127.0.0.1:$ctrl_port:$http_port" \
+    --host 127.0.0.1 --port "$port" --model-path "$work/tok" --parser "$parser" --queue-timeout 1800
+  up router "http://127.0.0.1:$port/health"
+  bash "$kit/clients/run.sh" "http://127.0.0.1:$port" "$@"
+}
+
+bad=0
+run none "$@" || bad=1
+# Once more with reasoning and a tool call that must come. The check `blocking` wants 16 tokens to hold an answer, and they are all thought.
+callers=$(printf '%s\n' "$@" | grep -xE 'node|go|litellm')
+if [ -n "$callers" ]; then
+  # shellcheck disable=SC2086
+  EXPECT_TOOLS=1 SKIP=blocking,${SKIP:-} run glm47 $callers || bad=1
+fi
+exit $bad

@@ -151,7 +151,7 @@ func routerOptions(cfg config.Config) router.Options {
 	return router.Options{
 		QueueTimeout: cfg.QueueTimeout, QueueMax: cfg.QueueMax, QueueMaxBytes: cfg.QueueMaxBytes,
 		PrefillTimeout: cfg.PrefillTimeout, KVTimeout: cfg.KVTimeout, StreamIdleTimeout: cfg.StreamIdleTimeout,
-		DefaultMaxTokens: cfg.DefaultMaxTokens, Parser: cfg.Parser, ReasoningAlias: cfg.ReasoningAlias,
+		DefaultMaxTokens: cfg.DefaultMaxTokens, Parser: cfg.Parser, ReasoningAlias: cfg.ReasoningAlias, PrefillAhead: cfg.PrefillAhead,
 	}
 }
 

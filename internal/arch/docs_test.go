@@ -3,6 +3,7 @@ package arch
 import (
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,9 +15,19 @@ import (
 type repository struct {
 	dir      string
 	tests    map[string]bool     // names of all tests, fuzz targets and benchmarks
-	cites    map[string][]string // sections cited as "spec N.M", with the files that do
+	cites    map[cite][]string // sections cited as "spec N.M", with the files that do
 	packages []string            // folders of internal/ with Go files of their own
 }
+
+// cite is one section of one page.
+type cite struct{ page, section string }
+
+// wirePage is what "spec" means in comments, unless the package has a page of its own.
+const wirePage = "docs/wire.md"
+
+var specPages = map[string]string{"internal/nixl": "docs/nixl.md"}
+
+var sources = []string{".go", ".c", ".h"}
 
 var (
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
@@ -27,22 +38,22 @@ var (
 )
 
 func readRepository(t *testing.T) *repository {
-	r := &repository{dir: root(t), tests: map[string]bool{}, cites: map[string][]string{}}
-	err := filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
+	r := &repository{dir: root(t), tests: map[string]bool{}, cites: map[cite][]string{}}
+	err := filepath.WalkDir(r.dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if d.IsDir() && strings.HasPrefix(d.Name(), ".") {
 			return filepath.SkipDir
 		}
-		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+		if d.IsDir() || !slices.Contains(sources, filepath.Ext(name)) {
 			return nil
 		}
-		text, err := os.ReadFile(path)
+		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
 		}
-		file, _ := filepath.Rel(r.dir, path)
+		file, _ := filepath.Rel(r.dir, name)
 		r.add(filepath.ToSlash(file), string(text))
 		return nil
 	})
@@ -58,7 +69,7 @@ func (r *repository) add(file, text string) {
 			r.tests[m[1]] = true
 		}
 	}
-	if rest, ok := strings.CutPrefix(file, "internal/"); ok && !strings.HasSuffix(file, "_test.go") {
+	if rest, ok := strings.CutPrefix(file, "internal/"); ok && strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go") {
 		if name, _, _ := strings.Cut(rest, "/"); !slices.Contains(r.packages, name) {
 			r.packages = append(r.packages, name)
 		}
@@ -66,9 +77,13 @@ func (r *repository) add(file, text string) {
 	if file == "internal/arch/docs_test.go" {
 		return // it speaks of citations
 	}
+	page, own := specPages[path.Dir(file)]
+	if !own {
+		page = wirePage
+	}
 	for _, m := range citation.FindAllString(text, -1) {
 		for _, number := range section.FindAllString(m, -1) {
-			r.cites[number] = append(r.cites[number], file)
+			r.cites[cite{page, number}] = append(r.cites[cite{page, number}], file)
 		}
 	}
 }
@@ -114,16 +129,16 @@ func TestFaultsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// TestCitedSectionsExist holds docs/wire.md: comments cite its sections as "spec N.M".
+// TestCitedSectionsExist holds docs/wire.md and its like: comments cite their sections as "spec N.M".
 func TestCitedSectionsExist(t *testing.T) {
 	r := readRepository(t)
-	page := r.doc(t, "docs/wire.md")
 	if len(r.cites) < 20 {
 		t.Fatalf("only %d citations could be read", len(r.cites))
 	}
-	for number, files := range r.cites {
-		if !strings.Contains(page, "\n## "+number+" ") && !strings.Contains(page, "\n### "+number+" ") {
-			t.Errorf("docs/wire.md has no section %s, which %s cites", number, files[0])
+	for c, files := range r.cites {
+		page := r.doc(t, c.page)
+		if !strings.Contains(page, "\n## "+c.section+" ") && !strings.Contains(page, "\n### "+c.section+" ") {
+			t.Errorf("%s has no section %s, which %s cites", c.page, c.section, files[0])
 		}
 	}
 }

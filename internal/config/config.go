@@ -79,6 +79,9 @@ type Config struct {
 	// How many requests may wait at once; the next one gets 429.
 	QueueMax int
 
+	// Prefill the next request in line while a slot still decodes, so that its decode begins when the slot is free. On nodes of control plane protocol 2; others are used as without.
+	PrefillAhead bool
+
 	// How many bytes of request bodies may wait at once; a request that would pass it gets 429.
 	QueueMaxBytes int64
 

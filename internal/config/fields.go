@@ -79,6 +79,8 @@ var fields = []field{
 		with(ParseDuration, func(c *Config) *time.Duration { return &c.QueueTimeout })},
 	{"Queue", "queue-max", "integer", "10000", "How many requests may wait at once; the next one gets 429.", false,
 		whole(1, math.MaxInt32, func(c *Config) *int { return &c.QueueMax })},
+	{"Queue", "prefill-ahead", "bool", "false", "Prefill the next request in line while a slot still decodes, so that its decode begins when the slot is free. On nodes of control plane protocol 2; others are used as without.", false,
+		onOff(func(c *Config) *bool { return &c.PrefillAhead })},
 	{"Queue", "queue-max-bytes", "size", "4GiB", "How many bytes of request bodies may wait at once; a request that would pass it gets 429.", false,
 		with(ParseSize, func(c *Config) *int64 { return &c.QueueMaxBytes })},
 

@@ -159,13 +159,13 @@ func (r *Response) Drain(d time.Duration) bool {
 	if r.err != nil {
 		return false
 	}
+	r.idle = 0 // else a read would put the bound on silence in the place of d
 	_ = r.conn.SetReadDeadline(time.Now().Add(d))
 	for {
 		part, err := r.more(maxHead)
 		switch {
 		case err == io.EOF:
 			_ = r.conn.SetReadDeadline(time.Time{})
-			r.armed = time.Time{}
 			return true
 		case err != nil:
 			r.closing, r.err = true, err

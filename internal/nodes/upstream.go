@@ -127,6 +127,8 @@ type Call struct {
 	HeadTimeout time.Duration
 	// IdleTimeout bounds each silence in the reply's body. 0: none.
 	IdleTimeout time.Duration
+	// Once keeps Do from sending the call again (invariant 1): the caller does that itself, with another body.
+	Once bool
 }
 
 // Do sends the call and returns when the head of the reply is there. The caller owns the Response and must Close
@@ -141,9 +143,11 @@ func (u *Upstream) Do(ctx context.Context, call *Call) (*Response, error) {
 		if err == nil {
 			return resp, nil
 		}
-		if reused && phase == Send && ctx.Err() == nil && !errors.Is(err, ErrTimeout) {
+		if reused && phase == Send && ctx.Err() == nil && !IsTimeout(err) {
 			u.dropIdle() // they are as old as the one that was dead
-			continue     // invariant 1; the next connection is a new one
+			if !call.Once {
+				continue // invariant 1; the next connection is a new one
+			}
 		}
 		return nil, u.failed(ctx, phase, err)
 	}

@@ -18,6 +18,9 @@ type Want struct {
 	// Ticket 0 takes a new place at the end. The ticket of an earlier lease of the same request takes that place
 	// again, and is let in whatever MaxWaiters and MaxBytes say, as the request was let in before.
 	Ticket uint64
+	// Ahead takes a place behind a running lease too, when its holder has opened one (Lease.OpenAhead): the lease then
+	// comes before the slot does, see Lease.Owned.
+	Ahead bool
 	// Avoid, when set, is a slot not to be given: the one that the request holds already.
 	Avoid *Slot
 	// Quiet keeps the outcome from Options.Observe.
@@ -73,6 +76,8 @@ func (q *Queue) acquire(ctx context.Context, want Want, start time.Time) (*Lease
 	return w.lease, nil
 }
 
+func (w Want) class() class { return class{needs: w.Needs, avoid: w.Avoid, ahead: w.Ahead} }
+
 // enter gives a free slot or a place in the line; else it says why not.
 func (q *Queue) enter(want Want, start time.Time) (*Lease, *waiter, error) {
 	q.mu.Lock()
@@ -83,9 +88,12 @@ func (q *Queue) enter(want Want, start time.Time) (*Lease, *waiter, error) {
 	if q.draining {
 		return nil, nil, ErrDraining
 	}
-	can := class{needs: want.Needs, avoid: want.Avoid}
+	can := want.class()
 	if s := q.takeLocked(can); s != nil {
 		return s.leaseLocked(q.ticketLocked(want)), nil, nil
+	}
+	if l := q.takeAheadLocked(want); l != nil {
+		return l, nil, nil
 	}
 	bound := want.Bound
 	if bound <= 0 && q.settlingLocked(can) {
@@ -134,7 +142,7 @@ func (q *Queue) takeLocked(can class) *Slot {
 // settlingLocked tells whether a slot that fits is about to be free.
 func (q *Queue) settlingLocked(can class) bool {
 	return slices.ContainsFunc(q.slots, func(s *Slot) bool {
-		return s.stateLocked() == Settling && !s.down && can.fits(s)
+		return s.stateLocked() == Settling && s.next == nil && !s.down && can.fits(s)
 	})
 }
 

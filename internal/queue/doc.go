@@ -26,7 +26,9 @@
 //  6. The line never grows past MaxWaiters or MaxBytes by a newcomer, and one who leaves it for any reason is
 //     out of both counts in the same moment.
 //  7. Each Acquire has exactly one Outcome, and Observe sees it once.
-//  8. Joining and leaving the line, and handing over a slot, cost no more the longer the line is.
+//  8. Behind a lease whose holder has opened the place there may be one more lease for the same slot. It owns nothing
+//     until the first one ends, and then it does, before any waiter. It is never given past an older waiter.
+//  9. Joining and leaving the line, and handing over a slot, cost no more the longer the line is.
 //
 // # Not here
 //

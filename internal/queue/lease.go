@@ -9,7 +9,9 @@ type Lease struct {
 	slot     *Slot
 	ticket   uint64
 	waited   time.Duration
-	settling bool // guarded by slot.q.mu
+	owned    chan struct{} // closed when the slot is this lease's
+	settling bool          // guarded by slot.q.mu, as is ahead
+	ahead    bool          // the place behind it is open
 }
 
 // Slot is the slot that the lease is for.
@@ -38,15 +40,22 @@ func (l *Lease) Release() {
 	q := l.slot.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l.slot.lease == l { // the slot may have its next owner by now
-		l.slot.lease = nil
-		l.slot.returnLocked()
-	}
+	s := l.slot
+	switch {
+	case s.lease == l && s.next != nil:
+		s.promoteLocked()
+	case s.lease == l:
+		s.lease = nil
+		s.returnLocked()
+	case s.next == l:
+		s.next = nil
+		s.offerAheadLocked()
+	} // else the slot has its next owner by now
 }
 
 // leaseLocked makes the caller the owner of s, which nobody has.
 func (s *Slot) leaseLocked(ticket uint64) *Lease {
-	s.lease = &Lease{slot: s, ticket: ticket}
+	s.lease = &Lease{slot: s, ticket: ticket, owned: closed}
 	return s.lease
 }
 

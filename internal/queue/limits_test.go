@@ -30,7 +30,7 @@ func TestRefusalsAllocateNothing(t *testing.T) {
 	}
 }
 
-// Invariant 8: neither leaving the line nor a grant walks it. To walk 100,000 waiters takes several times what a step
+// Invariant 9: neither leaving the line nor a grant walks it. To walk 100,000 waiters takes several times what a step
 // may take here, and what it does take is far below that.
 func TestLongLineCostsNoMoreThanAShortOne(t *testing.T) {
 	perStep := func(n int) time.Duration {

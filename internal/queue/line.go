@@ -6,6 +6,7 @@ import "time"
 type class struct {
 	needs Traits
 	avoid *Slot
+	ahead bool // would begin behind a running lease
 }
 
 func (c class) fits(s *Slot) bool { return s.traits&c.needs == c.needs && s != c.avoid }

@@ -60,6 +60,9 @@ func (q *Queue) Resume() {
 	defer q.mu.Unlock()
 	q.paused = false
 	q.offerFreeLocked()
+	for _, s := range q.slots {
+		s.offerAheadLocked()
+	}
 }
 
 // Drain ends every wait and every later Acquire with ErrDraining, for good. Leases go on.

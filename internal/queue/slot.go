@@ -17,6 +17,7 @@ type Slot struct {
 	// All below is guarded by q.mu.
 	traits  Traits
 	lease   *Lease // the present owner, nil when nobody has it
+	next    *Lease // given ahead: the owner after lease; only beside one
 	down    bool
 	removed bool
 }
@@ -30,6 +31,7 @@ func (s *Slot) SetTraits(t Traits) {
 	defer s.q.mu.Unlock()
 	s.traits = t
 	s.q.offerFreeLocked()
+	s.offerAheadLocked()
 }
 
 // Down keeps the slot from being given out until Up. A running lease goes on.
@@ -47,6 +49,7 @@ func (s *Slot) Up() {
 	if s.down {
 		s.down = false
 		s.returnLocked()
+		s.offerAheadLocked()
 	}
 }
 

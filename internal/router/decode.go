@@ -190,7 +190,17 @@ func (l *life) firstLine() *failure {
 	l.node.Succeeded()
 	l.slot(metrics.SlotDecode)
 	l.step = l.span.Step("decode")
+	if l.r.opts.PrefillAhead && l.node.takesNextKV() {
+		l.lease.OpenAhead()
+	}
 	return nil
+}
+
+// takesNextKV says whether the node's receive buffer is free for the next request once the running one has sent its first
+// token (spec 2.3): so it is with protocol 2; on older nodes a transfer may still be read late.
+func (be *backend) takesNextKV() bool {
+	h := be.Hello()
+	return h != nil && h.Protocol >= tilert.Protocol2
 }
 
 // next reads and parses one line of the stream into l.line.

@@ -39,15 +39,17 @@ type life struct {
 	call Call
 	req  *openai.Request
 
-	// Of the wait: what is left of the bound, and the place in the line.
+	// Of the wait: what has gone of the bound, and the place in the line.
 	waited time.Duration
 	ticket uint64
+	avoid  *queue.Slot // of the node that the next attempt must not have
 
 	// Of the present attempt.
 	attempts   int
 	lease      *queue.Lease
 	node       *backend
 	nodeName   string
+	epoch      uint32 // of the node at the grant, see backend
 	prefilled  *engine.Prefilled
 	dispatched bool // a decode POST went out
 	nodeEnded  bool // the node itself has reported an end
@@ -163,6 +165,9 @@ func (l *life) attempt() *failure {
 	if f := l.prefill(); f != nil {
 		return f
 	}
+	if f := l.own(); f != nil {
+		return f
+	}
 	if f := l.dispatch(); f != nil {
 		return f
 	}
@@ -177,11 +182,12 @@ func (l *life) again(f *failure) bool {
 	if f.retry == never || l.attempts >= maxAttempts || l.ctx.Err() != nil {
 		return false
 	}
-	if f.retry == elsewhere && !l.r.anotherUp(l.node) {
-		return false
-	}
-	if l.left() <= 0 && !l.r.anotherUp(l.node) {
-		return false
+	l.avoid = nil
+	if f.retry == elsewhere || l.left() <= 0 {
+		if !l.r.anotherUp(l.node) {
+			return false
+		}
+		l.avoid = l.node.slot
 	}
 	l.r.metrics.Upstream.Retried(retryPair)
 	l.r.log.Info("another attempt", zap.Int("attempt", l.attempts+1), zap.String("node", l.node.slot.Name()),

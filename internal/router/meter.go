@@ -58,8 +58,12 @@ var (
 	retries      = []string{retryPrefill, retryBusy, retryPair}
 )
 
-// slot says what the request's slot is held for from now on.
-func (l *life) slot(s metrics.SlotState) { l.node.enter(s, l.prefilled) }
+// slot says what the request's slot is held for from now on. A request that does not own it yet says nothing.
+func (l *life) slot(s metrics.SlotState) {
+	if l.owns() {
+		l.node.enter(s, l.prefilled)
+	}
+}
 
 // failedUpstream counts a call that went wrong.
 func (r *Router) failedUpstream(leg, class string) { r.metrics.Upstream.Failed(leg, class) }

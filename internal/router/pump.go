@@ -19,6 +19,9 @@ const (
 func (l *life) collect() *failure {
 	out := &flusher{}
 	if f := l.pump(out); f != nil {
+		if f.outcome == StreamFailed { // no byte of it has gone to the client
+			f.outcome = DecodeFailed
+		}
 		return f
 	}
 	l.body = out.buf
@@ -66,7 +69,7 @@ func (l *life) tokenLine(out *flusher) (stopped bool, f *failure) {
 	}
 	l.tokens += len(ids)
 	l.node.sequence.Store(int64(l.prefilled.PromptTokens + l.tokens))
-	if l.tokens == 1 && l.leavesNoText(ids[0]) {
+	if len(ids) == 1 && l.tokens == 1 && l.leavesNoText(ids[0]) { // a line may be empty
 		l.held = append(l.held[:0], ids...)
 		l.heldRows = rows.Clone()
 		return false, nil

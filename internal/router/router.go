@@ -30,6 +30,7 @@ type Options struct {
 	DefaultMaxTokens  int           // when the client names no length; 0: up to the node's window
 	Parser            string        // output parser, "none" for none
 	ReasoningAlias    bool          // write reasoning beside reasoning_content
+	PrefillAhead      bool          // prefill the next request while the slot still decodes, on nodes of protocol 2
 	Tracer            *tracing.Tracer
 }
 
@@ -47,6 +48,8 @@ type Router struct {
 	journal   journal
 	log       *zap.Logger
 
+	drained   chan struct{} // closed by Drain
+	drainOnce sync.Once
 	ready     chan struct{} // closed when the prefill node and one decode node have answered
 	readyOnce sync.Once
 
@@ -61,7 +64,8 @@ type backend struct {
 	*nodes.Decode
 	slot     *queue.Slot
 	meter    *metrics.Node
-	sequence atomic.Int64 // tokens in the node's cache, 0 when it is idle
+	sequence atomic.Int64  // tokens in the node's cache, 0 when it is idle
+	epoch    atomic.Uint32 // how often it has gone down: what was on it before is gone
 	track    track
 
 	mu        sync.Mutex // makes reading the node's state and applying it to the slot one step
@@ -77,7 +81,7 @@ type Backends struct {
 
 // New returns a router that knows its nodes but not yet whether they are there: Run finds out.
 func New(o Options, b Backends, gate *openai.Gate, tok *token.Tokenizer, m *metrics.Metrics, log *zap.Logger) (*Router, error) {
-	r := &Router{opts: o, gate: gate, tokenizer: tok, metrics: m, log: log, ready: make(chan struct{})}
+	r := &Router{opts: o, gate: gate, tokenizer: tok, metrics: m, log: log, ready: make(chan struct{}), drained: make(chan struct{})}
 	r.background, r.stop = context.WithCancel(context.Background())
 	r.queue = queue.New(queue.Options{MaxWaiters: o.QueueMax, MaxBytes: o.QueueMaxBytes, SettleGrace: time.Second, Observe: r.waited})
 	r.queue.Pause() // until the prefill node has answered
@@ -115,7 +119,10 @@ func (r *Router) Run(ctx context.Context) {
 }
 
 // Drain refuses all that wait and all that come, from now on. Running requests go on.
-func (r *Router) Drain() { r.queue.Drain() }
+func (r *Router) Drain() {
+	r.drainOnce.Do(func() { close(r.drained) })
+	r.queue.Drain()
+}
 
 // prefillChanged stops grants while the prefill node cannot be reached: a request that waits for it holds no slot.
 func (r *Router) prefillChanged(p *nodes.Prefill, _ bool, cause error) {
@@ -141,6 +148,7 @@ func (r *Router) decodeChanged(be *backend, cause error) {
 	if up {
 		be.slot.Up()
 	} else {
+		be.epoch.Add(1)
 		be.slot.Down()
 	}
 	r.checkReady()

@@ -19,6 +19,11 @@ func (l *life) endLease(wait time.Duration) {
 	if lease == nil {
 		return
 	}
+	if !l.owns() { // given ahead: nothing was sent to the node
+		l.lease = nil
+		lease.Release()
+		return
+	}
 	l.lease = nil
 	if l.decode != nil {
 		l.decode.Close()
@@ -32,7 +37,7 @@ func (l *life) endLease(wait time.Duration) {
 	l.node.endSequence()
 	mustCancel := l.dispatched && !l.nodeEnded
 	if !mustCancel && rest == 0 {
-		l.slot(metrics.SlotFree)
+		l.node.enter(metrics.SlotFree, nil)
 		lease.Release()
 		return
 	}

@@ -17,6 +17,8 @@ func (l *life) wait() *failure {
 		Bytes:  int64(len(l.call.Body)),
 		Needs:  queue.Traits(l.req.Needs),
 		Ticket: l.ticket,
+		Avoid:  l.avoid,
+		Ahead:  l.r.opts.PrefillAhead,
 	})
 	l.waited += time.Since(start)
 	l.times.queue = l.waited
@@ -35,7 +37,49 @@ func (l *life) take(lease *queue.Lease) {
 	l.lease, l.ticket, l.node = lease, lease.Ticket(), l.r.backendOf(lease.Slot())
 	l.nodeName, l.held = l.node.slot.Name(), nil
 	l.prefilled, l.dispatched, l.nodeEnded, l.strike, l.tokens = nil, false, false, false, 0
+	l.epoch = l.node.epoch.Load()
 	l.times.granted = time.Now()
+}
+
+// owns says whether the slot is the request's: a lease that was given ahead has it only when the request before has ended.
+func (l *life) owns() bool {
+	select {
+	case <-l.lease.Owned():
+		return true
+	default:
+		return false
+	}
+}
+
+// own waits for the slot of a lease that was given ahead, within the bound on waiting. The KV is on the node by then;
+// if the node went away meanwhile, it is gone, and prefill runs again.
+func (l *life) own() *failure {
+	if l.owns() {
+		return nil
+	}
+	step := l.span.Step("ahead")
+	start := time.Now()
+	timer := time.NewTimer(l.left())
+	defer timer.Stop()
+	defer func() {
+		l.waited += time.Since(start)
+		l.times.queue = l.waited
+		step.End("")
+	}()
+	select {
+	case <-l.lease.Owned():
+	case <-timer.C:
+		return l.expired()
+	case <-l.r.drained:
+		return outcomeOf(ErrDraining)
+	case <-l.ctx.Done():
+		return ended(l.ctx)
+	}
+	if epoch := l.node.epoch.Load(); epoch != l.epoch {
+		l.epoch = epoch
+		return l.prefill()
+	}
+	return nil
 }
 
 // noSlot is the refusal of a request that got none.

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"pd-router/internal/router"
+	"pd-router/internal/status"
 )
 
 // Fixed bounds of connections. None of them is on a reply: a stream may take hours.
@@ -28,6 +29,7 @@ type Options struct {
 	MaxBody      int           // bytes of one body
 	MaxReading   int64         // bytes of all bodies that are being read; 0: no limit
 	DrainTimeout time.Duration // for running requests, when the server stops
+	About        status.About  // what the status page says of the program
 }
 
 // Page writes a metrics page in the form that accept asks for, and returns its content type.
@@ -38,6 +40,7 @@ type Server struct {
 	opts   Options
 	router *router.Router
 	page   Page
+	status *status.Page
 	log    *zap.Logger
 	http   *fasthttp.Server
 	conns  *connections
@@ -50,7 +53,7 @@ type Server struct {
 
 // New returns a server in front of r.
 func New(o Options, r *router.Router, page Page, log *zap.Logger) (*Server, error) {
-	s := &Server{opts: o, router: r, page: page, log: log}
+	s := &Server{opts: o, router: r, page: page, status: status.New(r, o.About), log: log}
 	s.base, s.end = context.WithCancelCause(context.Background())
 	var err error
 	if s.conns, err = newConnections(); err != nil {
@@ -103,6 +106,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, forced <-chan struct{
 		err = <-served
 	}
 	s.end(router.ErrDraining)
+	s.status.Close()
 	s.conns.stop()
 	<-watched
 	return err
@@ -118,6 +122,7 @@ func (s *Server) drain(forced <-chan struct{}) {
 		_ = s.http.ShutdownWithContext(ending)
 	}()
 	s.router.Drain()
+	s.status.Close()
 	s.conns.closeIdle()
 	timer := time.NewTimer(s.opts.DrainTimeout)
 	defer timer.Stop()

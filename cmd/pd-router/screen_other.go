@@ -1,0 +1,17 @@
+//go:build !linux && !darwin && !freebsd && !netbsd && !openbsd
+
+package main
+
+import (
+	"context"
+	"io"
+)
+
+// screen is not there on this system: the view is printed once.
+type screen struct{}
+
+func openScreen(io.Writer) (*screen, bool)           { return nil, false }
+func (*screen) close()                               {}
+func (*screen) size() (width, height int)            { return 80, 24 }
+func (*screen) draw([]string, int, int)              {}
+func (*screen) untilKey(ctx context.Context, _ byte) { <-ctx.Done() }

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package nixl
+
+// adviseHuge is for Linux only.
+func adviseHuge([]byte) {}

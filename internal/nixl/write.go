@@ -1,0 +1,186 @@
+package nixl
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+)
+
+const smallWrite = 64 << 10
+
+// Span is one piece of a write: Len bytes from Off in the region to Addr in the peer's address space.
+type Span struct {
+	Off, Len int
+	Addr     uint64
+}
+
+// transfer is a write from its begin to the moment when the library has let go of it. Its request belongs to one goroutine at a time: the one
+// that starts it, then the poller, then the one that tears the agent down.
+type transfer struct {
+	peer      *Peer
+	region    *Region
+	req       handle
+	abandoned atomic.Bool   // nobody waits
+	done      chan struct{} // closed by settle, after err is set
+	err       error
+}
+
+// Write copies spans of r into the peer's memory and returns nil when all of it is there. A stopped peer never reports an
+// error, so ctx must have a deadline.
+//
+// Each span must lie within one piece that the peer registered; which kind of memory that is, is taken from its metadata. An error
+// other than ErrUncertain means that the library reads r no more; how much has arrived is then unknown, and nothing if the error is
+// ErrRange, ErrRefused or ErrClosed from before the start. ErrUncertain comes with ctx's end: see UncertainError.
+// After ErrPeerLost the peer has ended, and other writes to it will end likewise; AddPeer with the metadata of a new hello makes a new one.
+func (p *Peer) Write(ctx context.Context, r *Region, spans []Span) error {
+	if _, ok := ctx.Deadline(); !ok {
+		return fmt.Errorf("nixl: write to %s: the context has no deadline", p.name)
+	}
+	if len(spans) == 0 {
+		return nil
+	}
+	mem, list, err := p.resolve(r, spans)
+	if err != nil {
+		return err
+	}
+	a := p.agent
+	t, err := a.begin(p, r)
+	if err != nil {
+		return err
+	}
+	select {
+	case a.posts <- struct{}{}:
+	case <-ctx.Done():
+		err := fmt.Errorf("nixl: write to %s: not begun: %w", p.name, context.Cause(ctx))
+		a.posted(t)
+		a.settle(t, err, false)
+		return err
+	}
+	if small(list) {
+		a.post(t, mem, list)
+	} else {
+		go a.post(t, mem, list)
+	}
+	select {
+	case <-t.done:
+		return t.err
+	case <-ctx.Done():
+	}
+	t.abandoned.Store(true)
+	select {
+	case <-t.done: // it ended in the same moment
+		return t.err
+	default:
+		return &UncertainError{Settled: t.done, Peer: p.name, Cause: context.Cause(ctx)}
+	}
+}
+
+// resolve turns spans into addresses and finds the kind of memory that holds all of them.
+func (p *Peer) resolve(r *Region, spans []Span) (MemType, []span, error) {
+	if r.agent != p.agent {
+		return 0, nil, fmt.Errorf("nixl: write to %s: the region belongs to another agent: %w", p.name, ErrRange)
+	}
+	list := make([]span, len(spans))
+	for i, s := range spans {
+		if s.Off < 0 || s.Len < 0 || s.Off > r.n || s.Len > r.n-s.Off {
+			return 0, nil, fmt.Errorf("nixl: write to %s: span %d, %d bytes at %d of %d: %w", p.name, i, s.Len, s.Off, r.n, ErrRange)
+		}
+		list[i] = span{local: r.addr + uint64(s.Off), remote: s.Addr, len: uint64(s.Len)}
+	}
+	worst := 0 // the first span without a place, in the kind that holds most
+	for k := range p.mem {
+		bad := p.mem[k].place(list)
+		if bad < 0 {
+			return p.mem[k].mem, list, nil
+		}
+		worst = max(worst, bad)
+	}
+	return 0, nil, fmt.Errorf("nixl: write to %s: span %d, %d bytes at %#x there: %w", p.name, worst, spans[worst].Len, spans[worst].Addr, ErrRange)
+}
+
+// small tells whether a write is posted on its caller's goroutine.
+func small(list []span) bool {
+	var n uint64
+	for i := range list {
+		n += list[i].len
+	}
+	return n <= smallWrite
+}
+
+// place sets the device of each span, or returns the first that lies in no registered piece of this kind.
+func (k *kind) place(list []span) int {
+	at := 0
+	for i := range list {
+		if at = k.covers(list[i].remote, list[i].len, at); at < 0 {
+			return i
+		}
+		list[i].dev = k.descs[at].Dev
+	}
+	return -1
+}
+
+// begin counts a write with all that it uses. It is the one place where a write can be turned away.
+func (a *Agent) begin(p *Peer, r *Region) (*transfer, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.closing:
+		return nil, fmt.Errorf("nixl: write to %s: agent %s: %w", p.name, a.name, ErrClosed)
+	case p.ended != nil:
+		return nil, p.ended
+	case r.closed:
+		return nil, fmt.Errorf("nixl: write to %s: region: %w", p.name, ErrClosed)
+	}
+	a.calls++
+	p.posting++
+	p.users++
+	r.users++
+	return &transfer{peer: p, region: r, done: make(chan struct{})}, nil
+}
+
+// post begins the write and sees a small one through; the others go to the poller.
+func (a *Agent) post(t *transfer, mem MemType, list []span) {
+	s := a.drv.start(a.h, t.peer.name, mem, list)
+	<-a.posts
+	switch {
+	case s.code == InProgress:
+		t.req = s.req
+		a.poller.add(t)
+	case s.code == Success:
+		a.settle(t, nil, false)
+	case s.posted:
+		a.settle(t, lost(s.call, t.peer.name, s.code), true)
+	default:
+		a.settle(t, &CallError{Call: s.call, Peer: t.peer.name, Code: s.code, Kind: ErrRefused}, false)
+	}
+	a.posted(t)
+}
+
+// posted says that the write is out of its first C calls, and that its request is in the poller's hands if it has one.
+func (a *Agent) posted(t *transfer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t.peer.posting--
+	a.leaveLocked()
+}
+
+// settle ends a write, once: nothing uses its request or reads its memory any more. A write that failed on the way takes its peer with
+// it, as the library can only be brought to connect again by loading the metadata anew.
+func (a *Agent) settle(t *transfer, err error, peerLost bool) {
+	a.mu.Lock()
+	t.region.users--
+	t.peer.users--
+	if peerLost && t.peer.ended == nil {
+		t.peer.ended = err
+	}
+	if t.peer.users == 0 && t.peer.unused != nil {
+		close(t.peer.unused)
+	}
+	a.mu.Unlock()
+	t.err = err
+	close(t.done)
+}
+
+func lost(call, peer string, code Code) error {
+	return &CallError{Call: call, Peer: peer, Code: code, Kind: ErrPeerLost}
+}

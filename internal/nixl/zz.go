@@ -1,0 +1,2 @@
+package nixl
+var firstSpin = 10000

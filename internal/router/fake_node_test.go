@@ -1,0 +1,453 @@
+package router
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"pd-router/internal/tilert"
+)
+
+const ableToAll = `{"capabilities":{"penalties":true,"ignore_eos":true,"logprobs":true}}`
+
+// fakeNode is a TileRT decode node of protocol 2, and a strict one: it has one slot, a request gets in only with its KV,
+// and what the router does wrong to it is in misuse:
+//
+//   - a decode while the slot is used by a request that was not given up
+//   - a decode of a rid whose KV nobody announced, or that was decoded before
+//   - a cancel of what was never decoded here, or of what the node has ended itself
+type fakeNode struct {
+	fake
+	ctrl  net.Listener
+	hello int    // max_seq_len, 0: the node says no hello
+	caps  string // page of /capabilities, "": none
+
+	state   sync.Mutex
+	hold    *hold
+	holds   []*hold
+	kv      map[string]bool
+	decodes []map[string]any // bodies of all decode calls
+	refused map[string]bool  // rids that got an answer other than 200
+	cancels []string
+	scripts []nodeScript
+	always  nodeScript
+	linger  *gate // held at by each request that was given up, before its slot is free
+	misuse  []string
+}
+
+// hold is one request in the slot.
+type hold struct {
+	rid       string
+	cancelled chan struct{}
+	gone      <-chan struct{} // the router closed the connection
+	ended     bool            // the node has told the end itself
+	cut       bool            // the node broke the connection off
+	told      bool            // a cancel came, however late
+}
+
+func (h *hold) givenUp() bool {
+	select {
+	case <-h.cancelled:
+		return true
+	case <-h.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// nodeScript answers one decode call.
+type nodeScript func(*decode)
+
+// decode is one decode call in the hands of a script.
+type decode struct {
+	*exchange
+	*hold
+	node *fakeNode
+	sent int // tokens
+}
+
+func newFakeNode(t *testing.T, caps string, hello int) *fakeNode {
+	n := &fakeNode{caps: caps, hello: hello, kv: map[string]bool{}, refused: map[string]bool{}, always: says(hi...)}
+	n.fake = fake{t: t, handler: http.HandlerFunc(n.serve)}
+	var err error
+	n.ctrl, err = net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	n.serving.Go(n.greet)
+	return n
+}
+
+// greet is the control port: it says hello and listens to nothing.
+func (n *fakeNode) greet() {
+	for {
+		c, err := n.ctrl.Accept()
+		if err != nil {
+			return
+		}
+		if n.hello > 0 {
+			_ = tilert.WriteFrame(c, map[string]any{
+				"magic": "tilert-pd", "protocol_version": 2, "layout_version": 1, "transport": "nixl", "busy": false,
+				"max_seq_len": n.hello, "kv_base": 1, "pe_base": 2, "ki_base": 3,
+			})
+		}
+		_ = c.Close()
+	}
+}
+
+func (n *fakeNode) close() {
+	_ = n.ctrl.Close()
+	n.fake.close()
+}
+
+// die is the end of the process: what it had received is lost. The control port of a real node would be shut too.
+func (n *fakeNode) die() {
+	n.state.Lock()
+	clear(n.kv)
+	if n.hold != nil {
+		n.hold.cut = true
+	}
+	n.state.Unlock()
+	_ = n.srv.Close()
+}
+
+func (n *fakeNode) ctrlPort() int { return n.ctrl.Addr().(*net.TCPAddr).Port }
+
+func (n *fakeNode) announce(rid string) {
+	n.state.Lock()
+	defer n.state.Unlock()
+	n.kv[rid] = true
+}
+
+func (n *fakeNode) wrongLocked(format string, args ...any) {
+	n.misuse = append(n.misuse, fmt.Sprintf(format, args...))
+}
+
+func (n *fakeNode) serve(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/pd/decode":
+		n.work(w, r, n.decode)
+	case "/pd/cancel":
+		n.work(w, r, n.cancel)
+	case "/health":
+		fmt.Fprint(w, `{"status":"ok"}`)
+	case "/decode_status":
+		n.state.Lock()
+		defer n.state.Unlock()
+		if n.hold != nil {
+			fmt.Fprintf(w, `{"status":"busy","current_rid":%q}`, n.hold.rid)
+		} else {
+			fmt.Fprint(w, `{"status":"idle","current_rid":null}`)
+		}
+	case "/capabilities":
+		if n.caps == "" {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprint(w, n.caps)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (n *fakeNode) cancel(x *exchange) {
+	rid, _ := x.body["rid"].(string)
+	n.state.Lock()
+	defer n.state.Unlock()
+	n.cancels = append(n.cancels, rid)
+	known := n.refused[rid]
+	for _, h := range n.holds {
+		if h.rid != rid {
+			continue
+		}
+		known, h.told = true, true
+		if h.ended {
+			n.wrongLocked("a cancel of %s, which the node had ended", rid)
+		}
+	}
+	if !known {
+		n.wrongLocked("a cancel of %s, which was never decoded here", rid)
+	}
+	if n.hold == nil || n.hold.rid != rid {
+		x.answer(404, `{"error":"no matching in-flight request","current_rid":null}`)
+		return
+	}
+	select {
+	case <-n.hold.cancelled:
+	default:
+		close(n.hold.cancelled)
+	}
+	x.answer(200, `{"cancelled":"`+rid+`"}`)
+}
+
+func (n *fakeNode) decode(x *exchange) {
+	n.state.Lock()
+	n.decodes = append(n.decodes, x.body)
+	script := n.always
+	if len(n.scripts) > 0 {
+		script, n.scripts = n.scripts[0], n.scripts[1:]
+	}
+	n.state.Unlock()
+	script(&decode{exchange: x, node: n})
+}
+
+// admit takes the slot and waits for the KV, which is there when the router does its part. It answers what is refused.
+func (d *decode) admit() bool {
+	n, rid := d.node, d.body["rid"].(string)
+	n.state.Lock()
+	defer n.state.Unlock()
+	if n.hold != nil {
+		if !n.hold.givenUp() {
+			n.wrongLocked("a decode of %s while %s used the slot", rid, n.hold.rid)
+		}
+		n.refused[rid] = true
+		d.answer(429, `{"error":"busy","current_rid":"`+n.hold.rid+`"}`)
+		return false
+	}
+	if !n.kv[rid] {
+		n.wrongLocked("a decode of %s, whose KV was not announced", rid)
+		n.refused[rid] = true
+		d.answer(504, `{"error":"kv_transfer_timeout","rid":"`+rid+`"}`)
+		return false
+	}
+	delete(n.kv, rid)
+	if d.body["stream"] != true {
+		n.wrongLocked("a decode of %s that does not stream", rid)
+	}
+	d.hold = &hold{rid: rid, cancelled: make(chan struct{}), gone: d.exchange.gone()}
+	n.hold = d.hold
+	n.holds = append(n.holds, d.hold)
+	return true
+}
+
+// release is the end of the request, however it came.
+func (d *decode) release() {
+	if d.node.linger != nil && d.givenUp() {
+		deaf(d.node.linger)(d)
+	}
+	d.node.state.Lock()
+	defer d.node.state.Unlock()
+	d.node.hold = nil
+}
+
+// step is one thing that a stream does; false ends it.
+type step func(*decode) bool
+
+// streams takes the slot and does the steps, of which begins is the head of the reply.
+func streams(steps ...step) nodeScript {
+	return func(d *decode) {
+		if !d.admit() {
+			return
+		}
+		defer d.release()
+		d.w.Header().Set("Content-Type", "application/x-ndjson")
+		for _, s := range steps {
+			if !s(d) {
+				return
+			}
+		}
+	}
+}
+
+// begins sends the head of the stream.
+func begins(d *decode) bool {
+	d.w.WriteHeader(200)
+	return d.flush()
+}
+
+func (d *decode) flush() bool {
+	d.w.(http.Flusher).Flush()
+	return true
+}
+
+// raw sends bytes as they are.
+func raw(s string) step {
+	return func(d *decode) bool {
+		_, _ = io.WriteString(d.w, s)
+		return d.flush()
+	}
+}
+
+// line sends a token line.
+func line(ids ...int) step {
+	return func(d *decode) bool {
+		d.sent += len(ids)
+		b, _ := json.Marshal(ids)
+		return raw(`{"t": ` + string(b) + "}\n")(d)
+	}
+}
+
+// done sends the last line with the right count.
+func done(finish string) step {
+	return func(d *decode) bool { return doneWith(d.sent, finish)(d) }
+}
+
+func doneWith(n int, finish string) step {
+	return func(d *decode) bool {
+		d.end()
+		return raw(fmt.Sprintf(`{"done":true,"n":%d,"seq_len":4,"finish_reason":%q,"timing_ms":{"decode":1.5}}`+"\n", n, finish))(d)
+	}
+}
+
+// fails sends an error line.
+func fails(text, kind string) step {
+	return func(d *decode) bool {
+		d.end()
+		if kind == "" {
+			return raw(fmt.Sprintf(`{"error":%q}`+"\n", text))(d)
+		}
+		return raw(fmt.Sprintf(`{"error":%q,"error_type":%q}`+"\n", text, kind))(d)
+	}
+}
+
+// end notes that the node has told the end itself.
+func (d *decode) end() {
+	d.node.state.Lock()
+	defer d.node.state.Unlock()
+	d.ended = true
+}
+
+// cuts breaks the connection off.
+func cuts(d *decode) bool {
+	d.node.state.Lock()
+	d.hold.cut = true
+	d.node.state.Unlock()
+	d.exchange.cut()
+	return false
+}
+
+// stays waits at a gate until it opens or the request is given up; a cancelled stream is ended as a node does.
+func stays(g *gate) step {
+	return func(d *decode) bool {
+		g.arrive()
+		select {
+		case <-g.opened:
+			return true
+		case <-d.cancelled:
+			doneWith(d.sent, "cancelled")(d)
+		case <-d.exchange.gone():
+		}
+		return false
+	}
+}
+
+// deaf waits at a gate, whatever the router does.
+func deaf(g *gate) step {
+	return func(d *decode) bool {
+		g.arrive()
+		select {
+		case <-g.opened:
+		case <-d.node.t.Context().Done(): // the test has failed
+		}
+		return true
+	}
+}
+
+// waitsForKV is stays before the head of the reply was sent.
+func waitsForKV(g *gate) step {
+	return func(d *decode) bool {
+		g.arrive()
+		select {
+		case <-g.opened:
+			return true
+		case <-d.cancelled:
+			d.answer(499, `{"error":"cancelled during KV transfer","error_type":"request_cancelled"}`)
+		case <-d.exchange.gone():
+		}
+		return false
+	}
+}
+
+// says is a whole reply, a line for each id.
+func says(ids ...int) nodeScript {
+	steps := []step{begins}
+	for _, id := range ids {
+		steps = append(steps, line(id))
+	}
+	return streams(append(steps, done("stop"))...)
+}
+
+// answers refuses without taking the slot.
+func answers(status int, body string) nodeScript {
+	return func(d *decode) {
+		rid := d.body["rid"].(string)
+		d.node.state.Lock()
+		d.node.refused[rid] = true
+		d.node.state.Unlock()
+		d.answer(status, strings.ReplaceAll(body, "RID", rid))
+	}
+}
+
+// foreign is the answer of a node that works for somebody else.
+var foreign = answers(429, `{"error":"busy","current_rid":"of-somebody-else"}`)
+
+// hangsUp closes the connection before any byte of a reply, without taking the slot.
+func hangsUp(d *decode) {
+	d.node.state.Lock()
+	d.node.refused[d.body["rid"].(string)] = true
+	d.node.state.Unlock()
+	d.exchange.cut()
+}
+
+// script plays s for the next calls, one each.
+func (n *fakeNode) script(s ...nodeScript) {
+	n.state.Lock()
+	defer n.state.Unlock()
+	n.scripts = append(n.scripts, s...)
+}
+
+// from now on, every call is answered by s.
+func (n *fakeNode) plays(s nodeScript) {
+	n.state.Lock()
+	defer n.state.Unlock()
+	n.always = s
+}
+
+// asked are the bodies of all decode calls so far.
+func (n *fakeNode) asked() []map[string]any {
+	n.state.Lock()
+	defer n.state.Unlock()
+	return append([]map[string]any(nil), n.decodes...)
+}
+
+// rids are those of asked, each once: a call that finds a connection dead is sent again as it is.
+func (n *fakeNode) rids() (out []string) {
+	for _, body := range n.asked() {
+		if rid := body["rid"].(string); len(out) == 0 || out[len(out)-1] != rid {
+			out = append(out, rid)
+		}
+	}
+	return out
+}
+
+// cancelled are the rids of all cancels so far.
+func (n *fakeNode) cancelled() []string {
+	n.state.Lock()
+	defer n.state.Unlock()
+	return append([]string(nil), n.cancels...)
+}
+
+// busy says whether the slot is used.
+func (n *fakeNode) busy() bool {
+	n.state.Lock()
+	defer n.state.Unlock()
+	return n.hold != nil
+}
+
+// abandoned are the requests that nobody ended: neither the node itself nor a cancel.
+func (n *fakeNode) abandoned() (out []string) {
+	n.state.Lock()
+	defer n.state.Unlock()
+	for _, h := range n.holds {
+		if !h.told && !h.ended && !h.cut {
+			out = append(out, h.rid)
+		}
+	}
+	return out
+}

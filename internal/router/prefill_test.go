@@ -1,0 +1,199 @@
+package router
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// wantFreeAtOnce asserts that the slot is back: nothing settles and a plain request is served.
+func (w *place) wantFreeAtOnce() {
+	w.Helper()
+	require.Zero(w, w.router.Stats().Waiting)
+	before := len(w.node.cancelled())
+	w.ask(blocking).end().wantOK("Hello, world")
+	require.Len(w, w.node.cancelled(), before)
+}
+
+func TestRefusalOfThePrefillNodeIsPassedOnByteForByte(t *testing.T) {
+	long := `{"error": {"message": "` + strings.Repeat("é", 3000) + `", "code": 1.0E+2}} ` + "\n"
+	for _, tc := range []struct {
+		name   string
+		status int
+		body   string
+	}{
+		{"a bad request, spaces and all", 400, "{ \"object\":\"error\",  \"message\": \"no\\u0041\" }\n"},
+		{"too long a prompt", 400, long},
+		{"a wrong key", 401, `{"error":"Unauthorized"}`},
+		{"no such model", 404, `{"error":{"message":"The model does not exist","code":404}}`},
+		{"a wrong type", 422, `[1]`},
+		{"too many requests", 429, `{"error":"slow down"}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			both(t, func(t *testing.T, body func(...string) string) {
+				w := newPlace(t)
+				w.prefill.script(refuses(tc.status, tc.body))
+				c := w.ask(body())
+				happens(t, "the reply", c.ended)
+				require.Equal(t, tc.status, c.reply.Status)
+				require.Equal(t, tc.body, string(c.reply.Body))
+				require.Equal(t, typeJSON, c.reply.ContentType)
+				require.Len(t, w.prefill.came(), 1, "a refusal is not tried again")
+				require.Empty(t, w.node.asked())
+				require.Equal(t, 1, w.outcomes(PrefillRefused, tc.status))
+				require.Zero(t, w.metric("pd_router_upstream_errors_total"), "a refusal is no failure of the node")
+				w.wantFreeAtOnce()
+			})
+		})
+	}
+}
+
+func TestRefusalThatIsNoJSONIsPutIntoTheUsualForm(t *testing.T) {
+	w := newPlace(t)
+	w.prefill.script(refuses(404, "<html>not here\xff"))
+	a := w.ask(blocking).end().wantRefused(404, "bad_request")
+	require.Contains(t, a.message, "<html>not here")
+}
+
+// A failed answer is no second prefill: its KV may be under way already. The client gets 502, the slot is back at once.
+func TestFailureOfThePrefillNodeIsABadGateway(t *testing.T) {
+	good := `{"id":"chatcmpl-ab","choices":[{"logprobs":{"content":[{"token":"Hello"}]}}]}`
+	for _, tc := range []struct {
+		name   string
+		script prefillScript
+		says   string
+	}{
+		{"500", refuses(500, `{"error":"secret inside"}`), "the prefill node failed"},
+		{"503", refuses(503, ``), "the prefill node failed"},
+		{"a redirect", refuses(307, ``), "the prefill node failed"},
+		{"a cut body", func(_ *fakePrefill, x *exchange) {
+			x.w.Header().Set("Content-Length", "100")
+			x.w.WriteHeader(200)
+			_, _ = x.w.Write([]byte(`{"id":`))
+			x.w.(http.Flusher).Flush()
+			x.cut()
+		}, "broke"},
+		{"a cut refusal", func(_ *fakePrefill, x *exchange) {
+			x.w.Header().Set("Content-Length", "100")
+			x.w.WriteHeader(400)
+			_, _ = x.w.Write([]byte(`{"error":`))
+			x.w.(http.Flusher).Flush()
+			x.cut()
+		}, "broke"},
+		{"half a head", func(_ *fakePrefill, x *exchange) { x.plain("HTTP/1.1 200 OK\r\nContent-") }, "broke"},
+		{"no HTTP", func(_ *fakePrefill, x *exchange) { x.plain("\x00\xff not http\r\n\r\n") }, "broke"},
+		{"no JSON", refuses(200, `{"id":`), "cannot be read"},
+		{"no token id", refuses(200, good), "--return-tokens-as-token-ids"},
+		{"no id", refuses(200, `{}`), "no id"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			both(t, func(t *testing.T, body func(...string) string) {
+				w := newPlace(t)
+				w.prefill.script(tc.script)
+				a := w.ask(body()).end().wantRefused(502, "prefill_failed")
+				require.Contains(t, a.message, tc.says)
+				require.NotContains(t, a.text(), "secret")
+				require.Len(t, w.prefill.came(), 1)
+				require.Empty(t, w.node.asked())
+				require.Equal(t, 1, w.outcomes(PrefillFailed, 502))
+				w.wantFreeAtOnce()
+			})
+		})
+	}
+}
+
+func TestPrefillThatBreaksBeforeAnyByteIsTriedOnceMoreUnderANewID(t *testing.T) {
+	w := newPlace(t, func(s *setup) { s.QueueTimeout = 0 })
+	w.prefill.script(breaks)
+	w.ask(streaming).end().wantOK("Hello, world")
+	calls := w.prefill.came()
+	require.Len(t, calls, 2)
+	require.NotEqual(t, calls[0].id, calls[1].id)
+	require.Equal(t, calls[1].id, w.node.asked()[0]["rid"])
+	require.Equal(t, 1., w.metric("pd_router_retries_total", "reason", retryPrefill))
+
+	w.prefill.script(breaks, breaks)
+	w.ask(blocking).end().wantRefused(502, "prefill_failed")
+	require.Len(t, w.prefill.came(), 4, "no third try")
+	w.wantFreeAtOnce()
+}
+
+func TestPrefillThatDoesNotAnswerInTimeIsAGatewayTimeout(t *testing.T) {
+	w := newPlace(t, func(s *setup) { s.PrefillTimeout = 50 * time.Millisecond })
+	g := newGate()
+	w.prefill.script(waitsAt(g))
+	c := w.ask(blocking)
+	a := c.end().wantRefused(504, "prefill_failed")
+	require.Contains(t, a.message, "--prefill-timeout")
+	require.Less(t, c.took, slack*50*time.Millisecond+200*time.Millisecond)
+	require.Len(t, w.prefill.came(), 1, "it may be at work already: no second prefill")
+	require.Equal(t, 1., w.metric("pd_router_upstream_errors_total", "leg", legPrefill, "class", classTimeout))
+	w.wantFreeAtOnce()
+}
+
+// Promise 1: while the prefill node is down a request waits for it, and holds no slot.
+func TestRequestWaitsForThePrefillNodeWithoutASlot(t *testing.T) {
+	w := newPlace(t)
+	w.prefill.die()
+	first, second := w.ask(blocking), w.ask(streaming)
+	w.inLine(2)
+	require.Equal(t, "free", w.state().String())
+	require.Contains(t, w.router.Missing()[0], "--vllm-url")
+	w.prefill.start()
+	first.end().wantOK("Hello, world")
+	second.end().wantOK("Hello, world")
+	require.Zero(t, w.metric("pd_router_upstream_errors_total", "leg", legDecode))
+}
+
+func TestWithoutQueueTimeAnUnreachablePrefillNodeIsABadGatewayAtOnce(t *testing.T) {
+	w := newPlace(t, func(s *setup) { s.QueueTimeout = 0 })
+	w.prefill.die()
+	c := w.ask(blocking)
+	a := c.end()
+	if a.status == 503 { // the router knew already that it is down
+		a.wantRefused(503, "decode_failed")
+		require.Contains(t, a.message, "--vllm-url")
+	} else {
+		a.wantRefused(502, "prefill_failed")
+		require.Contains(t, a.message, "cannot be reached")
+	}
+	require.Less(t, c.took, slack*100*time.Millisecond)
+	w.prefill.start()
+	await(t, "the prefill node is up", w.router.prefill.Up)
+	w.wantFreeAtOnce()
+}
+
+func TestWaitForThePrefillNodeEndsAtTheBound(t *testing.T) {
+	w := newPlace(t, func(s *setup) { s.QueueTimeout = 100 * time.Millisecond })
+	w.prefill.die()
+	c := w.ask(blocking)
+	a := c.end()
+	require.Contains(t, []int{502, 503}, a.status, a.text())
+	require.GreaterOrEqual(t, c.took, 100*time.Millisecond)
+	require.Less(t, c.took, 100*time.Millisecond+slack*50*time.Millisecond)
+	require.Empty(t, w.node.asked())
+}
+
+func TestRequestsWaitUntilThePrefillNodeAnswersForTheFirstTime(t *testing.T) { // promise 10
+	w := newPlace(t, func(s *setup) { s.down = true })
+	health, ok := w.router.Health()
+	require.False(t, ok)
+	require.Equal(t, "starting", health.Status)
+	c := w.ask(blocking)
+	w.inLine(1)
+	w.prefill.start()
+	c.end().wantOK("Hello, world")
+	happens(t, "ready", w.router.Ready())
+}
+
+func TestHeadersOfTheClientGoOnToPrefill(t *testing.T) {
+	w := newPlace(t)
+	w.requests++
+	p := w.router.Serve(t.Context(), Call{Body: []byte(blocking), Start: time.Now(), Forward: []byte("Authorization: Bearer k\r\ntraceparent: 00-1\r\n")})
+	require.Equal(t, 200, p.Status)
+	require.Equal(t, "Bearer k", w.prefill.came()[0].forward.Get("Authorization"))
+	require.Equal(t, "00-1", w.prefill.came()[0].forward.Get("traceparent"))
+}
