@@ -21,7 +21,7 @@ help: ## list the targets
 build: ## bin/pd-router
 	$(GO) build -trimpath -buildvcs=$(BUILDVCS) -o $(BIN) ./cmd/pd-router
 
-demo: build ## the whole thing on this machine: simulated nodes, the router, a few requests
+demo: build ## the main job: a burst of agent requests on one simulated slot, without a queue and with one
 	$(BIN) demo
 
 clean: ## remove what builds leave behind
@@ -29,7 +29,7 @@ clean: ## remove what builds leave behind
 
 ## ---- tests: Go and a C compiler are enough
 
-.PHONY: test race bench bench-smoke fuzz fuzz-smoke
+.PHONY: test race bench bench-smoke bench-router bench-nixl fuzz fuzz-smoke
 test: ## all Go tests, plain and then with the race detector
 	$(GO) test ./...
 	$(RACE) ./...
@@ -43,6 +43,13 @@ bench: ## all benchmarks, with allocations
 bench-smoke: ## each benchmark once: they still run
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
 
+bench-router: build ## what the router costs: the same load directly and through it; ARGS for bench/
+	$(GO) run ./bench -router $(BIN) $(ARGS)
+
+bench-nixl: ## what the NIXL binding costs against C (fetches the library once); ARGS for bench/nixl/
+	test/nixl-deps.sh
+	$(GO) run ./bench/nixl $(ARGS)
+
 fuzz: ## each fuzz target for FUZZTIME (60s)
 	test/fuzz.sh $(FUZZTIME)
 
@@ -51,14 +58,15 @@ fuzz-smoke: ## each fuzz target for a few seconds
 
 ## ---- the gate: what every commit passes
 
-.PHONY: check fmt mod vet lint scripts
-check: fmt mod vet lint scripts race ## format, modules, vet, lint, scripts, race tests (with architecture and goldens)
+.PHONY: check fmt mod vet lint scripts dashboards
+check: fmt mod vet lint scripts race dashboards ## format, modules, vet, lint, scripts, race tests (with architecture and goldens)
 
 fmt: ## every Go file is as gofmt writes it
 	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { echo "not gofmt-ed:"; echo "$$bad"; exit 1; }
 
 mod: ## go.mod and go.sum are tidy and match what was downloaded
 	$(GO) mod tidy -diff
+	$(GO) -C deploy/grafana/gen mod tidy -diff
 	$(GO) mod verify
 
 vet: ## go vet
@@ -67,13 +75,23 @@ vet: ## go vet
 lint: ## staticcheck (staticcheck.conf)
 	$(GO) run $(STATICCHECK) ./...
 
+dashboards: ## the generator of the dashboards, a module of its own: vet and tests
+	$(GO) -C deploy/grafana/gen vet ./...
+	$(GO) -C deploy/grafana/gen test ./...
+
 scripts: ## shell and Python files parse
 	@for f in .ci/run $$(find . -name '*.sh' -not -path './out/*'); do bash -n "$$f" || exit 1; done
 	@python3 -B -c 'import ast, pathlib; [ast.parse(p.read_text(), str(p)) for d in ("test", "bench") for p in pathlib.Path(d).rglob("*.py")]'
 
-## ---- the real binary against black-box cases, real clients and the real peer (the kit of CONTRIBUTING.md)
+## ---- with things from outside: libraries, and the conformance kit of CONTRIBUTING.md
 
-.PHONY: blackbox test-clients test-peer test-ctrlcases ci
+.PHONY: deps test-real blackbox test-clients test-peer test-ctrlcases ci
+deps: ## fetch what test-real needs: the NIXL library and real tokenizers, about 200 MB, once
+	test/real.sh setup
+
+test-real: ## the Go tests that `make test` skips without deps
+	test/real.sh
+
 blackbox: build ## black-box cases; ARGS="--only B11,T4" or "--group RT" picks some
 	test/blackbox.sh $(ARGS)
 

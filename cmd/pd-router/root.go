@@ -36,6 +36,7 @@ func newRootCommand(serve serveFunc) *cobra.Command {
 		serving(serve, &cobra.Command{Use: "serve", Short: "Serve, as without a subcommand", Long: long}),
 		newSimCommand(),
 		newDemoCommand(),
+		newProbeCommand(),
 		newTopCommand(),
 		newVersionCommand(),
 	)

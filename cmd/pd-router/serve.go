@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"strings"
 	"time"
@@ -111,7 +112,7 @@ func build(cfg config.Config, tracer *tracing.Tracer, log *zap.Logger) (*parts, 
 	gate := &openai.Gate{
 		Defaults: defaults, HasTokenizer: tok != nil, HasParser: cfg.Parser != "none",
 		ForceIncludeUsage: cfg.ForceIncludeUsage,
-		Thinking:          func(kwargs json.RawMessage) bool { return parser.ThinkingDefault(cfg.Parser, kwargs) },
+		Thinking:          thinking(cfg),
 	}
 	backends := router.Backends{VLLM: cfg.VLLMURL, Connect: nodes.Options{ConnectTimeout: cfg.ConnectTimeout}}
 	names := make([]string, 0, len(cfg.Decode))
@@ -126,6 +127,25 @@ func build(cfg config.Config, tracer *tracing.Tracer, log *zap.Logger) (*parts, 
 	p.metrics = metrics.New(prometheus.NewRegistry(), metricsOptions(router.MetricsOptions(o, names, p.fillState)))
 	p.router, err = router.New(o, backends, gate, tok, p.metrics, log)
 	return p, err
+}
+
+// thinking is how the gate learns whether the model thinks: by the parser's rule for the template arguments of the
+// request over those that vLLM adds.
+func thinking(cfg config.Config) func(kwargs json.RawMessage) bool {
+	defaults := map[string]json.RawMessage{}
+	_ = json.Unmarshal(cfg.DefaultChatTemplateKwargs, &defaults) // an object, as config has checked; or nothing
+	return func(kwargs json.RawMessage) bool {
+		if len(defaults) == 0 {
+			return parser.ThinkingDefault(cfg.Parser, kwargs)
+		}
+		merged := maps.Clone(defaults)
+		_ = json.Unmarshal(kwargs, &merged) // an object, as the gate has checked; or nothing
+		both, err := json.Marshal(merged)
+		if err != nil {
+			return parser.ThinkingDefault(cfg.Parser, kwargs)
+		}
+		return parser.ThinkingDefault(cfg.Parser, both)
+	}
 }
 
 // optional is the text of a flag that may be unset.
@@ -182,6 +202,13 @@ func (p *parts) run(ctx context.Context, cfg config.Config, ln net.Listener, log
 	if side != nil {
 		log.Info("listening for scrapes", zap.String("addr", side.Addr().String()))
 		g.Go(func() error { return p.server.ServeSide(nodesCtx, side, cfg.Pprof) })
+	}
+	if cfg.Preflight {
+		withhold(p.router)
+		g.Go(func() error {
+			preflight(stopping, p.router, targets(cfg), probeOptions(cfg), preflightPause, log)
+			return nil
+		})
 	}
 	g.Go(func() error { p.router.Run(nodesCtx); return nil })
 	g.Go(func() error { return awaitReady(stopping, cfg.StartupTimeout, p.router, log, stop) })

@@ -14,9 +14,9 @@ import (
 // repository is what the documents are held against.
 type repository struct {
 	dir      string
-	tests    map[string]bool     // names of all tests, fuzz targets and benchmarks
+	tests    map[string]bool   // names of all tests, fuzz targets and benchmarks
 	cites    map[cite][]string // sections cited as "spec N.M", with the files that do
-	packages []string            // folders of internal/ with Go files of their own
+	packages []string          // folders of internal/ with Go files of their own
 }
 
 // cite is one section of one page.

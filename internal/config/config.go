@@ -16,6 +16,9 @@ type Config struct {
 	// Decode nodes as host:ctrl_port:http_port, several after one flag or the flag repeated. Each serves one request at a time. Required.
 	Decode []Node
 
+	// Look at all nodes before the first 200 on /health, as pd-router probe does, and again every few seconds until nothing fails or --startup-timeout is over.
+	Preflight bool
+
 	// Address that the router listens on.
 	Host string
 
@@ -70,7 +73,7 @@ type Config struct {
 	// Chat template that vLLM serves with, as a path or literally. Accepted for launchers that pass it; vLLM alone renders prompts.
 	ChatTemplate string
 
-	// Template arguments that vLLM adds to every chat request, as a JSON object. Give it the value that vLLM was given.
+	// Template arguments that vLLM adds to every chat request, as a JSON object. Give it the value that vLLM was given, so that the parser knows whether the model thinks.
 	DefaultChatTemplateKwargs json.RawMessage
 
 	// How long a request may wait for a decode slot. 0 refuses at once with 429 when none is free.

@@ -30,6 +30,8 @@ var fields = []field{
 		with(parseURL, func(c *Config) *string { return &c.VLLMURL })},
 	{"Nodes", "decode", "node", "", "Decode nodes as host:ctrl_port:http_port, several after one flag or the flag repeated. Each serves one request at a time. Required.", true,
 		func(c *Config, v string) (err error) { c.Decode, err = addNode(c.Decode, v); return err }},
+	{"Nodes", "preflight", "bool", "false", "Look at all nodes before the first 200 on /health, as pd-router probe does, and again every few seconds until nothing fails or --startup-timeout is over.", false,
+		onOff(func(c *Config) *bool { return &c.Preflight })},
 
 	{"Listener", "host", "address", "0.0.0.0", "Address that the router listens on.", false,
 		with(checkHost, func(c *Config) *string { return &c.Host })},
@@ -72,7 +74,7 @@ var fields = []field{
 		onOff(func(c *Config) *bool { return &c.ReasoningAlias })},
 	{"Model", "chat-template", "text", "", "Chat template that vLLM serves with, as a path or literally. Accepted for launchers that pass it; vLLM alone renders prompts.", false,
 		text(func(c *Config) *string { return &c.ChatTemplate })},
-	{"Model", "default-chat-template-kwargs", "json", "", "Template arguments that vLLM adds to every chat request, as a JSON object. Give it the value that vLLM was given.", false,
+	{"Model", "default-chat-template-kwargs", "json", "", "Template arguments that vLLM adds to every chat request, as a JSON object. Give it the value that vLLM was given, so that the parser knows whether the model thinks.", false,
 		func(c *Config, v string) (err error) { c.DefaultChatTemplateKwargs, err = parseObject(v); return err }},
 
 	{"Queue", "queue-timeout", "duration", "1800", "How long a request may wait for a decode slot. 0 refuses at once with 429 when none is free.", false,

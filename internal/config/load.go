@@ -8,6 +8,18 @@ import (
 // Load settles every setting from its first source that has it (invariant 1) and checks the whole. lookup is
 // os.LookupEnv. An error is always an *Error.
 func (f *Flags) Load(lookup func(string) (string, bool)) (Config, error) {
+	c, err := f.LoadNodes(lookup)
+	if err == nil {
+		err = c.check()
+	}
+	if err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// LoadNodes is Load for a command that works with the nodes alone: settings that contradict each other elsewhere do not matter to it.
+func (f *Flags) LoadNodes(lookup func(string) (string, bool)) (Config, error) {
 	var c Config
 	var stored file
 	for i := len(f.values) - 1; i >= 0; i-- { // --config stands last and tells where the others may come from
@@ -37,7 +49,7 @@ func (f *Flags) Load(lookup func(string) (string, bool)) (Config, error) {
 			}
 		}
 	}
-	if err := c.check(); err != nil {
+	if err := c.checkNodes(); err != nil {
 		return Config{}, err
 	}
 	return c, nil
@@ -57,13 +69,20 @@ func fromEnv(f *field, lookup func(string) (string, bool)) (values []string, sou
 	return []string{s}, f.env()
 }
 
-// check looks at what no single value shows.
-func (c *Config) check() error {
+// checkNodes misses the nodes, which have no defaults.
+func (c *Config) checkNodes() error {
 	switch {
 	case c.VLLMURL == "":
 		return &Error{Setting: "--vllm-url", Text: "missing; " + errURL.Error()}
 	case len(c.Decode) == 0:
 		return &Error{Setting: "--decode", Text: "missing; " + errNode.Error()}
+	}
+	return nil
+}
+
+// check looks at what no single value shows.
+func (c *Config) check() error {
+	switch {
 	case c.Parser != "none" && c.ModelPath == "":
 		return &Error{Setting: assignment("parser", c.Parser), Text: "needs --model-path, the folder with tokenizer.json; --parser none does without"}
 	case c.MaxBody > c.QueueMaxBytes:

@@ -34,6 +34,7 @@ func (a Address) String() string { return fmt.Sprintf("%s:%d:%d", a.Host, a.Ctrl
 // Capabilities are what a node's /capabilities page declares; all false when there is no such page, as on nodes
 // of protocol 1.
 type Capabilities struct {
+	Page      bool // there is such a page
 	Penalties bool
 	IgnoreEOS bool
 	LogProbs  bool
@@ -128,11 +129,13 @@ func (d *Decode) readCapabilities(ctx context.Context) (Capabilities, error) {
 	if status != http.StatusOK && status != http.StatusNotFound {
 		return Capabilities{}, fmt.Errorf("GET /capabilities answered %d", status)
 	}
-	return parseCapabilities(page), nil
+	caps := ParseCapabilities(page)
+	caps.Page = status == http.StatusOK
+	return caps, nil
 }
 
-// parseCapabilities reads the page: the object itself or one under "capabilities"; only JSON true counts.
-func parseCapabilities(page []byte) Capabilities {
+// ParseCapabilities reads the page: the object itself or one under "capabilities"; only JSON true counts.
+func ParseCapabilities(page []byte) Capabilities {
 	var outer map[string]json.RawMessage
 	if json.Unmarshal(page, &outer) != nil {
 		return Capabilities{}

@@ -147,6 +147,6 @@ func TestCapabilitiesPages(t *testing.T) {
 		{`{"capabilities":"nope","penalties":true}`, Capabilities{}},
 		{`null`, Capabilities{}}, {`"nope"`, Capabilities{}}, {`42`, Capabilities{}}, {`[]`, Capabilities{}}, {`{}`, Capabilities{}}, {``, Capabilities{}},
 	} {
-		require.Equal(t, tc.want, parseCapabilities([]byte(tc.page)), tc.page)
+		require.Equal(t, tc.want, ParseCapabilities([]byte(tc.page)), tc.page)
 	}
 }

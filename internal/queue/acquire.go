@@ -23,6 +23,8 @@ type Want struct {
 	Ahead bool
 	// Avoid, when set, is a slot not to be given: the one that the request holds already.
 	Avoid *Slot
+	// Joined, when set, is told the ticket of a request that has to wait, on the goroutine of Acquire.
+	Joined func(ticket uint64)
 	// Quiet keeps the outcome from Options.Observe.
 	Quiet bool
 }
@@ -50,6 +52,9 @@ func (q *Queue) acquire(ctx context.Context, want Want, start time.Time) (*Lease
 	lease, w, err := q.enter(want, start)
 	if w == nil {
 		return lease, err
+	}
+	if want.Joined != nil {
+		want.Joined(w.ticket)
 	}
 	timer := time.NewTimer(w.bound - time.Since(start))
 	defer timer.Stop()

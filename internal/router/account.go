@@ -147,7 +147,7 @@ func (l *life) log(f *failure) {
 
 // status is the HTTP status that the client saw, or would have seen.
 func (l *life) status(f *failure) int {
-	if f.err == nil || f.outcome == StreamFailed {
+	if f.err == nil || f.outcome == StreamFailed || l.unserved {
 		return 200
 	}
 	return f.err.Status

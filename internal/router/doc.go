@@ -12,7 +12,8 @@
 //
 // # Invariants
 //
-//  1. Nothing is sent upstream for a request that waits.
+//  1. Nothing is sent upstream for a request that waits; with Options.PrefillAhead one request per slot is prefilled before
+//     the slot is its own, and nothing is sent to the decode node for it.
 //  2. Each request ends in exactly one Outcome, one log line and one count.
 //  3. The slot is free, or on its way back under the eyes of settle, before the client can read the end of its reply.
 //  4. A slot whose node was cancelled is given on only when the node says that it is idle.

@@ -114,7 +114,7 @@ func (n *fakeNode) die() {
 		n.hold.cut = true
 	}
 	n.state.Unlock()
-	_ = n.srv.Close()
+	n.fake.die()
 }
 
 func (n *fakeNode) ctrlPort() int { return n.ctrl.Addr().(*net.TCPAddr).Port }
@@ -278,7 +278,7 @@ func raw(s string) step {
 func line(ids ...int) step {
 	return func(d *decode) bool {
 		d.sent += len(ids)
-		b, _ := json.Marshal(ids)
+		b, _ := json.Marshal(append([]int{}, ids...))
 		return raw(`{"t": ` + string(b) + "}\n")(d)
 	}
 }

@@ -90,11 +90,11 @@ func (f *fake) die() {
 	srv := f.srv
 	f.mu.Unlock()
 	_ = srv.Close()
-	f.serving.Wait()
 }
 
 func (f *fake) close() {
 	f.die()
+	f.serving.Wait()
 	f.handlers.Wait()
 }
 

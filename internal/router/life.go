@@ -27,6 +27,7 @@ type Call struct {
 	ReadBody    time.Duration
 	ClientID    string // X-Request-ID, for the log only
 	Correlation string // X-Correlation-ID, for the log only
+	TellPlace   bool   // the client wants to know where it stands while it waits, see telling.go
 	Forward     []byte // header lines for the prefill node
 	Traceparent string // W3C trace context, for the prefill node too
 	Tracestate  string
@@ -67,6 +68,9 @@ type life struct {
 	span tracing.Span // of the request
 	step tracing.Span // of decoding
 
+	tell     *flusher // where the client is told its place while it waits, or nil
+	unserved bool     // the stream begins before there is a slot
+
 	times    times
 	finished bool
 }
@@ -78,6 +82,10 @@ func (r *Router) Serve(ctx context.Context, call Call) (reply *Reply) {
 	defer l.onPanic(&reply)
 	if f := l.admit(); f != nil {
 		return l.refuse(f)
+	}
+	if call.TellPlace && l.req.Stream {
+		l.unserved = true
+		return l.streamed()
 	}
 	if f := l.serve(); f != nil {
 		return l.refuse(f)

@@ -19,6 +19,7 @@ func (w *place) wantFreeAtOnce() {
 }
 
 func TestRefusalOfThePrefillNodeIsPassedOnByteForByte(t *testing.T) {
+	w := newPlace(t)
 	long := `{"error": {"message": "` + strings.Repeat("é", 3000) + `", "code": 1.0E+2}} ` + "\n"
 	for _, tc := range []struct {
 		name   string
@@ -32,23 +33,23 @@ func TestRefusalOfThePrefillNodeIsPassedOnByteForByte(t *testing.T) {
 		{"a wrong type", 422, `[1]`},
 		{"too many requests", 429, `{"error":"slow down"}`},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			both(t, func(t *testing.T, body func(...string) string) {
-				w := newPlace(t)
+		for _, kind := range kinds {
+			w.run(tc.name+", "+kind.name, func(t *testing.T) {
+				prefills, same := len(w.prefill.came()), w.outcomes(PrefillRefused, tc.status)
 				w.prefill.script(refuses(tc.status, tc.body))
-				c := w.ask(body())
+				c := w.ask(kind.body)
 				happens(t, "the reply", c.ended)
 				require.Equal(t, tc.status, c.reply.Status)
 				require.Equal(t, tc.body, string(c.reply.Body))
 				require.Equal(t, typeJSON, c.reply.ContentType)
-				require.Len(t, w.prefill.came(), 1, "a refusal is not tried again")
-				require.Empty(t, w.node.asked())
-				require.Equal(t, 1, w.outcomes(PrefillRefused, tc.status))
+				require.Len(t, w.prefill.came(), prefills+1, "a refusal is not tried again")
+				require.Equal(t, same+1, w.outcomes(PrefillRefused, tc.status))
 				require.Zero(t, w.metric("pd_router_upstream_errors_total"), "a refusal is no failure of the node")
 				w.wantFreeAtOnce()
 			})
-		})
+		}
 	}
+	require.Len(t, w.node.asked(), w.outcomes(OK, 200))
 }
 
 func TestRefusalThatIsNoJSONIsPutIntoTheUsualForm(t *testing.T) {
@@ -60,6 +61,7 @@ func TestRefusalThatIsNoJSONIsPutIntoTheUsualForm(t *testing.T) {
 
 // A failed answer is no second prefill: its KV may be under way already. The client gets 502, the slot is back at once.
 func TestFailureOfThePrefillNodeIsABadGateway(t *testing.T) {
+	w := newPlace(t)
 	good := `{"id":"chatcmpl-ab","choices":[{"logprobs":{"content":[{"token":"Hello"}]}}]}`
 	for _, tc := range []struct {
 		name   string
@@ -89,20 +91,20 @@ func TestFailureOfThePrefillNodeIsABadGateway(t *testing.T) {
 		{"no token id", refuses(200, good), "--return-tokens-as-token-ids"},
 		{"no id", refuses(200, `{}`), "no id"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			both(t, func(t *testing.T, body func(...string) string) {
-				w := newPlace(t)
+		for _, kind := range kinds {
+			w.run(tc.name+", "+kind.name, func(t *testing.T) {
+				prefills, same := len(w.prefill.came()), w.outcomes(PrefillFailed, 502)
 				w.prefill.script(tc.script)
-				a := w.ask(body()).end().wantRefused(502, "prefill_failed")
+				a := w.ask(kind.body).end().wantRefused(502, "prefill_failed")
 				require.Contains(t, a.message, tc.says)
 				require.NotContains(t, a.text(), "secret")
-				require.Len(t, w.prefill.came(), 1)
-				require.Empty(t, w.node.asked())
-				require.Equal(t, 1, w.outcomes(PrefillFailed, 502))
+				require.Len(t, w.prefill.came(), prefills+1)
+				require.Equal(t, same+1, w.outcomes(PrefillFailed, 502))
 				w.wantFreeAtOnce()
 			})
-		})
+		}
 	}
+	require.Len(t, w.node.asked(), w.outcomes(OK, 200))
 }
 
 func TestPrefillThatBreaksBeforeAnyByteIsTriedOnceMoreUnderANewID(t *testing.T) {

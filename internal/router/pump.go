@@ -122,10 +122,6 @@ func (l *life) done(out *flusher) *failure {
 	}
 	l.countNode()
 	timing, finish := l.times.timing(l.line.Timing), l.line.FinishReason
-	// The node frees its slot after the end of the body, not before.
-	if !l.decode.Drain(idleWait) {
-		l.nodeEnded = false
-	}
 	l.endLease(0)
 	out.buf = l.reply.Close(out.buf, finish, timing)
 	return l.last(out)

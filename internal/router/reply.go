@@ -83,18 +83,40 @@ func (p *Reply) WriteTo(w io.Writer) (n int64, err error) {
 			err = io.ErrUnexpectedEOF
 		}
 	}()
-	f := l.pump(out)
+	f := l.run(out)
 	if f == nil {
 		l.finish(nil)
 		return out.n, nil
 	}
 	l.endLease(0)
 	if f.outcome != ClientGone {
-		out.buf = l.reply.Fail(out.buf, f.err, l.rid())
+		out.buf = l.fail(out.buf, f)
 		_ = out.flush()
 	}
-	l.finish(brokenOff(f))
+	if l.reply != nil {
+		f = brokenOff(f)
+	}
+	l.finish(f)
 	return out.n, io.ErrUnexpectedEOF
+}
+
+// run pumps the stream, after what is to be done first for a client that is told its place.
+func (l *life) run(out *flusher) *failure {
+	if l.unserved {
+		if f := l.serveTelling(out); f != nil {
+			return f
+		}
+	}
+	return l.pump(out)
+}
+
+// fail appends the error event of a stream that ends with f.
+func (l *life) fail(dst []byte, f *failure) []byte {
+	if l.reply != nil {
+		return l.reply.Fail(dst, f.err, l.rid())
+	}
+	dst = append(dst, "event: error\ndata: "...)
+	return append(f.err.AppendJSON(dst, l.rid()), "\n\n"...)
 }
 
 // brokenOff is f as the outcome of a stream that had begun.

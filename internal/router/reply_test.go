@@ -87,12 +87,21 @@ func TestSlotIsFreeBeforeTheEndOfTheReplyCanBeRead(t *testing.T) {
 
 // Promise 3: the node lets go of its slot after its last line, so the router waits for the end of the body.
 func TestNextRequestComesWhenTheNodeHasEndedTheBody(t *testing.T) {
-	w := newPlace(t, func(s *setup) { s.QueueTimeout = 0 })
-	w.node.plays(streams(begins, line(hello), done("stop"), func(*decode) bool { time.Sleep(20 * time.Millisecond); return true }))
-	for range 5 {
-		w.ask(streaming).end().wantOK("Hello")
+	for name, last := range map[string]step{
+		"a good end": done("stop"), "an untyped error": fails("x", ""), "a typed error": fails("x", "invalid_parameter"), "a wrong count": doneWith(7, "stop"),
+	} {
+		for _, kind := range kinds {
+			t.Run(name+", "+kind.name, func(t *testing.T) {
+				w := newPlace(t, noQueueTime)
+				w.node.plays(streams(begins, line(hello), last, func(*decode) bool { time.Sleep(20 * time.Millisecond); return true }))
+				for range 3 {
+					w.ask(kind.body).end()
+				}
+				require.Len(t, w.node.asked(), 3, "a decode met a busy node")
+				require.Empty(t, w.node.cancelled())
+			})
+		}
 	}
-	require.Len(t, w.node.asked(), 5, "a decode met a busy node")
 }
 
 // Invariant 4, and a bound on it for the client: a node that has said the end and does not end the body is cancelled.

@@ -169,6 +169,7 @@ func TestNodeThatFailsARequestIsNotAskedAgainForIt(t *testing.T) {
 }
 
 func TestTypedRefusalOfANodeKeepsItsStatusAndIsFinal(t *testing.T) {
+	w := newPlace(t, two)
 	for kind, status := range map[string]int{
 		"invalid_grammar": 400, "grammar_violation": 400, "grammar_backend_unavailable": 500, "logprobs_unavailable": 501,
 		"capability_unavailable": 501, "invalid_parameter": 400, "request_cancelled": 499,
@@ -177,17 +178,21 @@ func TestTypedRefusalOfANodeKeepsItsStatusAndIsFinal(t *testing.T) {
 			"in the status":     answers(status, `{"error":"because","error_type":"`+kind+`","rid":"RID"}`),
 			"in the first line": streams(begins, fails("because", kind)),
 		} {
-			t.Run(kind+" "+where, func(t *testing.T) {
-				w := newPlace(t, two)
-				w.node.script(script)
-				a := w.ask(streaming).end().wantRefused(status, kind)
-				require.Equal(t, "because", a.message)
-				require.Len(t, w.prefill.came(), 1, "it would be refused elsewhere too")
-				require.Equal(t, 1, w.outcomes(DecodeRefused, status))
-				require.Empty(t, w.node.cancelled())
-			})
+			for _, c := range kinds {
+				w.run(kind+" "+where+", "+c.name, func(t *testing.T) {
+					prefills, same := len(w.prefill.came()), w.outcomes(DecodeRefused, status)
+					for _, n := range w.nodes { // whichever is asked
+						n.plays(script)
+					}
+					a := w.ask(c.body).end().wantRefused(status, kind)
+					require.Equal(t, "because", a.message)
+					require.Len(t, w.prefill.came(), prefills+1, "it would be refused elsewhere too")
+					require.Equal(t, same+1, w.outcomes(DecodeRefused, status))
+				})
+			}
 		}
 	}
+	require.Empty(t, w.node.cancelled())
 }
 
 func TestKVThatDoesNotArriveIsAGatewayTimeout(t *testing.T) {

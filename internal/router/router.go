@@ -15,6 +15,7 @@ import (
 	"pd-router/internal/nodes"
 	"pd-router/internal/openai"
 	"pd-router/internal/queue"
+	"pd-router/internal/tilert"
 	"pd-router/internal/token"
 	"pd-router/internal/tracing"
 )
@@ -50,8 +51,10 @@ type Router struct {
 
 	drained   chan struct{} // closed by Drain
 	drainOnce sync.Once
-	ready     chan struct{} // closed when the prefill node and one decode node have answered
-	readyOnce sync.Once
+	answered  chan struct{} // closed when the prefill node and one decode node have answered
+	ready     chan struct{} // closed when they have, and nobody withholds the router
+	once      struct{ answered, ready sync.Once }
+	withheld  atomic.Pointer[string] // why the router is not to be ready, nil for no reason
 
 	background context.Context // of settling; ended by Run's return
 	stop       context.CancelFunc
@@ -81,7 +84,7 @@ type Backends struct {
 
 // New returns a router that knows its nodes but not yet whether they are there: Run finds out.
 func New(o Options, b Backends, gate *openai.Gate, tok *token.Tokenizer, m *metrics.Metrics, log *zap.Logger) (*Router, error) {
-	r := &Router{opts: o, gate: gate, tokenizer: tok, metrics: m, log: log, ready: make(chan struct{}), drained: make(chan struct{})}
+	r := &Router{opts: o, gate: gate, tokenizer: tok, metrics: m, log: log, answered: make(chan struct{}), ready: make(chan struct{}), drained: make(chan struct{})}
 	r.background, r.stop = context.WithCancel(context.Background())
 	r.queue = queue.New(queue.Options{MaxWaiters: o.QueueMax, MaxBytes: o.QueueMaxBytes, SettleGrace: time.Second, Observe: r.waited})
 	r.queue.Pause() // until the prefill node has answered
@@ -157,12 +160,15 @@ func (r *Router) decodeChanged(be *backend, cause error) {
 
 // checkReady tells those who wait for Ready.
 func (r *Router) checkReady() {
+	if r.haveAnswered() {
+		r.once.answered.Do(func() { close(r.answered) })
+	}
 	if r.WasReady() {
-		r.readyOnce.Do(func() { close(r.ready) })
+		r.once.ready.Do(func() { close(r.ready) })
 	}
 }
 
-// Ready is closed when the prefill node and one decode node have answered for the first time.
+// Ready is closed when the prefill node and one decode node have answered for the first time, and nobody withholds the router.
 func (r *Router) Ready() <-chan struct{} { return r.ready }
 
 // traitsLocked are the node's capabilities in the terms of the gate.
@@ -178,7 +184,9 @@ func (be *backend) traitsLocked() queue.Traits {
 	if caps.LogProbs {
 		n |= openai.NeedLogProbs
 	}
-	if !be.noGrammar { // no page declares it: a node counts as able until it has said no
+	// No page declares grammars: a node of protocol 2 counts as able until it has said no. One of protocol 1 would
+	// ignore the constraint and answer without it; it has neither the page nor the protocol.
+	if h := be.Hello(); caps.Page && !be.noGrammar && (h == nil || h.Protocol >= tilert.Protocol2) {
 		n |= openai.NeedGrammar
 	}
 	return queue.Traits(n)

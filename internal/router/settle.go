@@ -26,6 +26,10 @@ func (l *life) endLease(wait time.Duration) {
 	}
 	l.lease = nil
 	if l.decode != nil {
+		// The node frees its slot after the end of the body, not with its last line.
+		if l.nodeEnded && !l.decode.Drain(idleWait) {
+			l.nodeEnded = false
+		}
 		l.decode.Close()
 		l.decode = nil
 	}

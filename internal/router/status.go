@@ -24,21 +24,14 @@ func (r *Router) Missing() []string {
 	if up == 0 {
 		out = append(out, fmt.Sprintf("no decode node (--decode) answers, of %d", len(r.backends)))
 	}
+	if why := r.withheld.Load(); why != nil {
+		out = append(out, *why)
+	}
 	return out
 }
 
-// WasReady says whether the prefill node and one decode node have each answered once.
-func (r *Router) WasReady() bool {
-	if !r.prefill.Seen() {
-		return false
-	}
-	for _, be := range r.backends {
-		if be.Seen() {
-			return true
-		}
-	}
-	return false
-}
+// WasReady says whether the prefill node and one decode node have each answered once, and nobody withholds the router.
+func (r *Router) WasReady() bool { return r.withheld.Load() == nil && r.haveAnswered() }
 
 // Health is the body of GET /health.
 type Health struct {

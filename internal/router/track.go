@@ -66,18 +66,17 @@ func (be *backend) enter(s metrics.SlotState, p *engine.Prefilled) {
 	be.accountLocked(now)
 	t.phase, t.since = s, now
 	switch {
-	case s == metrics.SlotPrefill:
-		t.rid, t.prompt, t.told = "", 0, 0
-		if t.taken.IsZero() {
-			t.taken = now
-		}
 	case s == metrics.SlotFree:
 		if !t.taken.IsZero() {
 			t.holds[t.held%keptHolds] = now.Sub(t.taken)
 			t.held++
 		}
 		t.taken, t.rid, t.prompt, t.told = time.Time{}, "", 0, 0
-	case p != nil:
+		return
+	case t.taken.IsZero(): // by its first phase, which is not prefill for a request that was prefilled ahead
+		t.taken = now
+	}
+	if p != nil {
 		t.rid, t.prompt = p.RID, p.PromptTokens
 	}
 }

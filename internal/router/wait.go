@@ -12,7 +12,7 @@ import (
 func (l *life) wait() *failure {
 	step := l.span.Step("queue")
 	start := time.Now()
-	lease, err := l.r.queue.Acquire(l.ctx, queue.Want{
+	lease, err := l.acquire(queue.Want{
 		Bound:  l.left(),
 		Bytes:  int64(len(l.call.Body)),
 		Needs:  queue.Traits(l.req.Needs),

@@ -141,7 +141,7 @@ func newPlace(t *testing.T, change ...func(*setup)) *place {
 		}
 		goleak.VerifyNone(t)
 	})
-	t.Cleanup(w.check) // before the former
+	t.Cleanup(func() { w.check() }) // before the former
 	await(t, "the router knows its nodes", func() bool {
 		for i, be := range w.router.backends {
 			if s.nodes[i].down == be.Up() || s.nodes[i].hello > 0 && be.Hello() == nil {
@@ -157,6 +157,16 @@ func newPlace(t *testing.T, change ...func(*setup)) *place {
 		}
 	}
 	return w
+}
+
+// run is t.Run for a case that shares the place with others.
+func (w *place) run(name string, test func(t *testing.T)) {
+	outer := w.T
+	defer func() { w.T = outer }()
+	outer.Run(name, func(t *testing.T) {
+		w.T = t
+		test(t)
+	})
 }
 
 // check is what must hold after every test, whatever happened in it.
@@ -450,6 +460,9 @@ func (a *answer) wantBroken(content, kind string) *answer {
 	require.Error(a.w, a.err, "the connection would end well")
 	return a
 }
+
+// kinds are the two kinds of client.
+var kinds = []struct{ name, body string }{{"blocking", blocking}, {"streaming", streaming}}
 
 // both runs a test as a blocking and as a streaming client; body builds the request from further members.
 func both(t *testing.T, test func(t *testing.T, body func(members ...string) string)) {

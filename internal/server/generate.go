@@ -21,6 +21,7 @@ func (s *Server) generate(ctx *fasthttp.RequestCtx, c *conn, ep openai.Endpoint)
 	call := router.Call{
 		Endpoint: ep, Body: body, Start: start, ReadBody: time.Since(start),
 		ClientID: clip(head.Peek("X-Request-ID")), Correlation: clip(head.Peek("X-Correlation-ID")),
+		TellPlace:   len(head.Peek("X-PD-Tell-Place")) > 0,
 		Forward:     forward(head),
 		Traceparent: string(head.Peek("traceparent")), Tracestate: string(head.Peek("tracestate")),
 	}

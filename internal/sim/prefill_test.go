@@ -166,6 +166,13 @@ func TestPrefixesAreCached(t *testing.T) {
 	assert.InDelta(t, first.Prompt/2, fixed.prefill(long, nil).Cached, 64)
 }
 
+func TestTheLastTokenIsNeverCached(t *testing.T) {
+	r := prefillOnly(t, PrefillOptions{})
+	q := &prompt{parts: [][]byte{make([]byte, 3*blockBytes)}, tokens: 3 * blockTokens}
+	assert.Zero(t, r.p.cachedTokens(q))
+	assert.Equal(t, 2*blockTokens, r.p.cachedTokens(q))
+}
+
 func TestThePrefixCacheForgets(t *testing.T) {
 	c := newPrefixCache()
 	block := func(i int) []byte {

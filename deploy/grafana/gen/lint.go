@@ -4,12 +4,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
-	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
+	"github.com/grafana/grafana-foundation-sdk/go/cog/variants"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/heatmap"
 	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+	"github.com/grafana/grafana-foundation-sdk/go/stat"
+	"github.com/grafana/grafana-foundation-sdk/go/statetimeline"
+	"github.com/grafana/grafana-foundation-sdk/go/table"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 )
 
 // minDescription is the length below which a description says no more than the title.
@@ -39,8 +46,19 @@ func lint(name string, raw []byte) []error {
 	return l.found
 }
 
-// register makes the strict reader know panel options and queries; without it they pass unread.
-var register = sync.OnceFunc(plugins.RegisterDefaultPlugins)
+// panelTypes are the kinds of panel that dashboards may use. The strict reader knows the options of these and those of
+// Prometheus' queries; what it does not know would pass unread.
+var panelTypes = []variants.PanelcfgConfig{
+	heatmap.VariantConfig(), stat.VariantConfig(), statetimeline.VariantConfig(), table.VariantConfig(), timeseries.VariantConfig(),
+}
+
+var register = sync.OnceFunc(func() {
+	runtime := cog.NewRuntime()
+	for _, t := range panelTypes {
+		runtime.RegisterPanelcfgVariant(t)
+	}
+	runtime.RegisterDataqueryVariant(prometheus.VariantConfig())
+})
 
 // strict reads a dashboard and refuses every field that is not in Grafana's schema.
 func strict(d *dashboard.Dashboard, raw []byte) error {
@@ -99,6 +117,9 @@ func (l *linter) panel(p *dashboard.Panel) {
 		l.say("title %q is empty or used twice", title)
 	}
 	l.titles[title] = true
+	if !slices.ContainsFunc(panelTypes, func(t variants.PanelcfgConfig) bool { return t.Identifier == p.Type }) {
+		l.say("%s: the type %s is not one of panelTypes", title, p.Type)
+	}
 	if p.Description == nil || len(*p.Description) < minDescription || !strings.HasSuffix(*p.Description, ".") {
 		l.say("%s: wants a description that says what it shows and what to do", title)
 	}
@@ -162,7 +183,7 @@ func (l *linter) queries(title string, p *dashboard.Panel) {
 		if x.Datasource == nil || x.Datasource.Uid == nil || *x.Datasource.Uid != datasourceOfVars {
 			l.say("%s: query %s does not use the variable datasource", title, ref)
 		}
-		if table := x.Format != nil && *x.Format == prometheus.PromQueryFormatTable; !table && (x.LegendFormat == nil || *x.LegendFormat == "") {
+		if isTable := x.Format != nil && *x.Format == prometheus.PromQueryFormatTable; !isTable && (x.LegendFormat == nil || *x.LegendFormat == "") {
 			l.say("%s: query %s wants a legend", title, ref)
 		}
 		l.expr(title+" "+ref, x.Expr)

@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# The router between simulated nodes, watched by a real Prometheus with the alerts of deploy/prometheus.
+#   test/observe.sh check   traffic with every outcome, a decode node and the prefill node dying in it; then every query of every
+#                           dashboard and alert must have data. Also the generator's own tests, promtool's tests of the alerts, and
+#                           what other readers make of the metrics page. A minute.
+#   test/observe.sh up      light traffic until Ctrl-C, to look at Prometheus and to try dashboards
+# Prometheus comes from PATH, else from the Debian package, which is unpacked into the cache and not installed.
+set -uo pipefail
+# shellcheck source=test/lib.sh
+. "$(dirname "$0")/lib.sh"
+here=$root/test/observe
+mode=${1:-check}
+case $mode in check | up) ;; *) die "usage: test/observe.sh check|up" ;; esac
+
+unpack_prometheus() { # from Debian, without root if the package lists are there
+  local to=$cache/prometheus
+  rm -rf "$to" && mkdir -p "$to" && cd "$to" || return
+  apt-get -q download prometheus > apt.log 2>&1 || { apt-get -q update && apt-get -q download prometheus; } > apt.log 2>&1 || {
+    cat apt.log >&2
+    return 1
+  }
+  dpkg -x prometheus_*.deb . && rm -f prometheus_*.deb
+}
+if command -v prometheus promtool > /dev/null; then
+  prometheus=prometheus promtool=promtool
+else
+  once prometheus 1 unpack_prometheus || die "no Prometheus: install it, or run this where apt-get can fetch it"
+  prometheus=$cache/prometheus/usr/bin/prometheus promtool=$cache/prometheus/usr/bin/promtool
+fi
+build
+
+read -r router_port prom_port prefill_port a_ctrl a_http b_ctrl b_http <<< "$(ports 7)"
+router_url=http://127.0.0.1:$router_port prom_url=http://127.0.0.1:$prom_port
+prefill() {
+  launch prefill "$router" sim prefill --listen "127.0.0.1:$prefill_port" --model tiny --senders 2 --fault refuse=1/40
+}
+decode() { # NAME CTRL HTTP [FLAG...]
+  local name=$1 ctrl=$2 http=$3
+  shift 3
+  launch "$name" "$router" sim decode --ctrl "127.0.0.1:$ctrl" --http "127.0.0.1:$http" --model tiny --senders 2 --max-seq-len 4096 "$@"
+}
+decode_b() { decode decode-b "$b_ctrl" "$b_http" --fault truncate=1/15 --fault busy=1/20; } # the one that misbehaves
+dies() { # NAME
+  kill -9 "${pid[$1]}"
+  wait "${pid[$1]}" 2> /dev/null
+}
+traffic() { # STRETCH [SECONDS]: adds what it sent to $work/sent
+  python3 -B "$here/traffic.py" "$router_url" "$@" >> "$work/sent" || die "traffic $1 failed"
+}
+
+"$router" sim tokenizer "$work/model" || die "no tokenizer of the simulated model"
+prefill
+decode decode-a "$a_ctrl" "$a_http"
+decode_b
+# A short line and a short wait, so that both bounds are reached in seconds.
+launch router "$router" --vllm-url "http://127.0.0.1:$prefill_port" --decode "127.0.0.1:$a_ctrl:$a_http" "127.0.0.1:$b_ctrl:$b_http" \
+  --host 127.0.0.1 --port "$router_port" --model-path "$work/model" --parser none --queue-timeout 2 --queue-max 8 --log-level warn
+up router "$router_url/health"
+python3 -B "$here/prove.py" config "127.0.0.1:$router_port" > "$work/prometheus.yml" || die "no configuration for Prometheus"
+launch prometheus "$prometheus" --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/tsdb" \
+  --web.listen-address="127.0.0.1:$prom_port" --log.level=error
+up prometheus "$prom_url/-/ready"
+began=$(date +%s)
+
+if [ "$mode" = up ]; then
+  trap 'exit 0' INT TERM
+  launch traffic python3 -B "$here/traffic.py" "$router_url" steady 1e9
+  echo "router      $router_url/v1/chat/completions, /metrics"
+  echo "Prometheus  $prom_url/alerts, $prom_url/graph"
+  echo "nodes       prefill 127.0.0.1:$prefill_port, decode 127.0.0.1:$a_ctrl:$a_http 127.0.0.1:$b_ctrl:$b_http"
+  echo "dashboards  deploy/grafana/*.json, to be imported into a Grafana with $prom_url as data source"
+  echo "Ctrl-C ends all of it."
+  wait "${pid[traffic]}"
+  die "the traffic ended"
+fi
+
+# What needs no traffic runs beside it.
+static() {
+  local rc=0
+  (cd "$root/deploy/grafana/gen" && go test ./... > "$work/gen.log" 2>&1) && echo "ok   dashboards are as the generator writes them, and keep its rules" ||
+    { rc=1; echo "FAIL deploy/grafana/gen"; cat "$work/gen.log"; }
+  (cd "$root/deploy/prometheus" && "$promtool" check config prometheus.yml && "$promtool" test rules pd-router.rules.test.yml) > "$work/rules.log" 2>&1 &&
+    echo "ok   promtool: configuration and rules are valid, and the alerts pass their tests" || { rc=1; echo "FAIL promtool"; cat "$work/rules.log"; }
+  curl -s "$router_url/metrics" | grep -v '\bvllm:' | "$promtool" check metrics > "$work/lint.log" 2>&1 && # their colon is vLLM's
+    echo "ok   promtool: the metrics page follows the rules for names and help" || { rc=1; echo "FAIL promtool check metrics"; cat "$work/lint.log"; }
+  return $rc
+}
+
+rc=0
+python3 -B "$here/page.py" "$router_url" > "$work/page" || rc=1
+grep -v '^{' "$work/page"
+grep '^{' "$work/page" >> "$work/sent"
+static > "$work/static" 2>&1 &
+static_pid=$!
+traffic wrong
+traffic steady 5
+traffic crowd 8
+traffic steady 9 & # a decode node dies under it and comes back
+steady_pid=$!
+sleep 2
+dies decode-b
+sleep 3
+decode_b
+wait $steady_pid || rc=1
+dies prefill # and so does the prefill node
+traffic steady 3
+prefill
+traffic steady 6
+wait $static_pid || rc=1
+cat "$work/static"
+sent=$(python3 -B -c 'import json, sys; print(sum(json.loads(x)["sent"] for x in sys.stdin))' < "$work/sent")
+python3 -B "$here/prove.py" check "$prom_url" "$router_url" "$began" "$sent" || rc=1
+exit $rc
