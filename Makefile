@@ -85,24 +85,33 @@ scripts: ## shell and Python files parse
 
 ## ---- with things from outside: libraries, and the conformance kit of CONTRIBUTING.md
 
-.PHONY: deps test-real blackbox test-clients test-peer test-ctrlcases ci
+.PHONY: deps test-real blackbox test-clients test-peer test-ctrlcases observe observe-check test-page ci
 deps: ## fetch what test-real needs: the NIXL library and real tokenizers, about 200 MB, once
 	test/real.sh setup
 
 test-real: ## the Go tests that `make test` skips without deps
 	test/real.sh
 
-blackbox: build ## black-box cases; ARGS="--only B11,T4" or "--group RT" picks some
+blackbox: ## black-box cases; ARGS="--only B11,T4" or "--group RT" picks some
 	test/blackbox.sh $(ARGS)
 
-test-clients: build ## published clients; ARGS="openai-py go" picks some
+test-clients: ## published clients; ARGS="openai-py go" picks some
 	test/clients.sh $(ARGS)
 
-test-peer: build ## the real TileRT decode server behind this router, and both routers side by side
+test-peer: ## the real TileRT decode server behind this router, and both routers side by side
 	test/peer.sh $(ARGS)
 
-test-ctrlcases: build ## control-plane and decode-node cases against the simulated decode node
+test-ctrlcases: ## control-plane and decode-node cases against the simulated decode node
 	test/ctrlcases.sh
+
+observe-check: ## a real Prometheus watches the router: every query of every dashboard and alert has data
+	test/observe.sh check
+
+observe: ## the same until Ctrl-C, to look at
+	test/observe.sh up
+
+test-page: ## the status page in a real browser
+	test/status-page.sh
 
 ci: ## everything, as CI runs it
 	.ci/run

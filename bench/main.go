@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -133,7 +134,7 @@ func (b *bench) ready() error {
 }
 
 func (b *bench) stop() {
-	_ = b.router.Process.Signal(os.Interrupt)
+	_ = b.router.Process.Signal(syscall.SIGTERM)
 	_ = b.router.Wait()
 }
 

@@ -8,7 +8,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 )
 
@@ -17,7 +16,6 @@ type stub struct {
 	ln     net.Listener
 	tokens atomic.Int64 // token lines of a decode
 	hold   atomic.Pointer[chan struct{}]
-	conns  sync.WaitGroup
 }
 
 func newStub(handle func(s *stub, path string, body []byte, w *bufio.Writer)) (*stub, error) {

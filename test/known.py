@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Holds a result of the black-box suite against the list of cases that are known to fail.
+"""Holds results of the black-box suite against the list of cases that are known to fail.
 
-usage: known.py RESULT.json LIST
+usage: known.py again LIST RESULT.json                  prints the ids of unexpected failures, with commas
+       known.py judge LIST RESULT.json [SECOND.json]    says what is wrong; a case of the second run counts as that run has it
 
 LIST has one case a line, its id and the reason, and `#` for comments. It can only shrink: a case that fails and is not listed
 is an error, and so is one that is listed and passes.
@@ -10,7 +11,7 @@ import json
 import sys
 
 
-def read(path):
+def read_list(path):
     """The list as {id: reason}."""
     known = {}
     with open(path, encoding="utf-8") as f:
@@ -23,29 +24,38 @@ def read(path):
     return known
 
 
-def judge(cases, known):
-    """Complaints: one line each."""
-    out = []
-    for c in cases:
-        if c["verdict"] == "FAIL" and c["id"] not in known:
-            out.append(f"FAIL {c['id']} {c['title']}: {c['reason'][:300]}")
-        if c["verdict"] == "PASS" and c["id"] in known:
-            out.append(f"FAIL {c['id']} passes: take it out of the list ({known[c['id']]})")
-    return out
+def read_cases(path):
+    """The cases of one run as {id: case}."""
+    with open(path, encoding="utf-8") as f:
+        return {c["id"]: c for c in json.load(f)["cases"]}
+
+
+def unexpected(cases, known):
+    return [c for c in cases.values() if c["verdict"] == "FAIL" and c["id"] not in known]
+
+
+def judge(known, first, second):
+    cases = first | second
+    wrong = [f"FAIL {c['id']} {c['title']}: {c['reason'][:300]}" for c in unexpected(cases, known)]
+    wrong += [f"FAIL {i} passes: take it out of the list ({known[i]})" for i, c in cases.items() if i in known and c["verdict"] == "PASS"]
+    unsteady = [i for i, c in second.items() if c["verdict"] == "PASS"]
+    listed = [i for i, c in cases.items() if i in known and c["verdict"] == "FAIL"]
+    count = {v: sum(c["verdict"] == v for c in cases.values()) for v in ("PASS", "SKIP")}
+    for line in wrong:
+        print(line)
+    for what, ids in (("known to fail", listed), ("passed only when run again", unsteady)):
+        if ids:
+            print(f"{what}: {' '.join(ids)}")
+    print(f"blackbox: {count['PASS']} passed, {len(wrong)} failed, {count['SKIP'] + len(listed)} skipped")
+    return 1 if wrong or not cases else 0
 
 
 def main():
-    with open(sys.argv[1], encoding="utf-8") as f:
-        cases = json.load(f)["cases"]
-    known = read(sys.argv[2])
-    wrong = judge(cases, known)
-    print(*wrong, sep="\n", end="\n" if wrong else "")
-    count = {v: sum(c["verdict"] == v for c in cases) for v in ("PASS", "FAIL", "SKIP")}
-    missing = sum(c["verdict"] == "FAIL" and c["id"] in known for c in cases)
-    if missing:
-        print(f"{missing} fail as listed")
-    print(f"blackbox: {count['PASS']} passed, {len(wrong)} failed, {count['SKIP'] + missing} skipped")
-    sys.exit(bool(wrong) or not cases)
+    mode, known, results = sys.argv[1], read_list(sys.argv[2]), [read_cases(p) for p in sys.argv[3:]]
+    if mode == "again":
+        print(",".join(c["id"] for c in unexpected(results[0], known)))
+        return 0
+    return judge(known, results[0], results[1] if len(results) > 1 else {})
 
 
-main()
+sys.exit(main())

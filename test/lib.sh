@@ -41,10 +41,10 @@ launch() {
 
 # up NAME URL [SECONDS]: waits until URL answers 200; ends the script when NAME dies first.
 up() {
-  local name=$1 url=$2 end=$((SECONDS + ${3:-30}))
+  local name=$1 url=$2 end=$((SECONDS + ${3:-60}))
   until curl -sf -m 5 -o /dev/null "$url"; do
     kill -0 "${pid[$name]}" 2> /dev/null || die "$name ended before $url answered"
-    [ $SECONDS -lt $end ] || die "$name: no 200 from $url within ${3:-30} s"
+    [ $SECONDS -lt $end ] || die "$name: no 200 from $url within ${3:-60} s"
     sleep 0.05
   done
 }

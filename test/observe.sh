@@ -6,11 +6,14 @@
 #   test/observe.sh up      light traffic until Ctrl-C, to look at Prometheus and to try dashboards
 # Prometheus comes from PATH, else from the Debian package, which is unpacked into the cache and not installed.
 set -uo pipefail
+mode=${1:-check}
+[[ $mode == check || $mode == up ]] || {
+  echo "usage: test/observe.sh check|up" >&2
+  exit 2
+}
 # shellcheck source=test/lib.sh
 . "$(dirname "$0")/lib.sh"
 here=$root/test/observe
-mode=${1:-check}
-case $mode in check | up) ;; *) die "usage: test/observe.sh check|up" ;; esac
 
 unpack_prometheus() { # from Debian, without root if the package lists are there
   local to=$cache/prometheus
@@ -21,7 +24,7 @@ unpack_prometheus() { # from Debian, without root if the package lists are there
   }
   dpkg -x prometheus_*.deb . && rm -f prometheus_*.deb
 }
-if command -v prometheus promtool > /dev/null; then
+if command -v prometheus > /dev/null && command -v promtool > /dev/null; then
   prometheus=prometheus promtool=promtool
 else
   once prometheus 1 unpack_prometheus || die "no Prometheus: install it, or run this where apt-get can fetch it"
@@ -29,7 +32,7 @@ else
 fi
 build
 
-read -r router_port prom_port prefill_port a_ctrl a_http b_ctrl b_http <<< "$(ports 7)"
+read -r router_port merged_port prom_port prefill_port a_ctrl a_http b_ctrl b_http <<< "$(ports 8)"
 router_url=http://127.0.0.1:$router_port prom_url=http://127.0.0.1:$prom_port
 prefill() {
   launch prefill "$router" sim prefill --listen "127.0.0.1:$prefill_port" --model tiny --senders 2 --fault refuse=1/40
@@ -53,8 +56,13 @@ prefill
 decode decode-a "$a_ctrl" "$a_http"
 decode_b
 # A short line and a short wait, so that both bounds are reached in seconds.
-launch router "$router" --vllm-url "http://127.0.0.1:$prefill_port" --decode "127.0.0.1:$a_ctrl:$a_http" "127.0.0.1:$b_ctrl:$b_http" \
-  --host 127.0.0.1 --port "$router_port" --model-path "$work/model" --parser none --queue-timeout 2 --queue-max 8 --log-level warn
+serve() { # NAME PORT [FLAG...]
+  local name=$1 port=$2
+  shift 2
+  launch "$name" "$router" --vllm-url "http://127.0.0.1:$prefill_port" --decode "127.0.0.1:$a_ctrl:$a_http" "127.0.0.1:$b_ctrl:$b_http" \
+    --host 127.0.0.1 --port "$port" --model-path "$work/model" --parser none --queue-timeout 2 --queue-max 8 --log-level warn "$@"
+}
+serve router "$router_port"
 up router "$router_url/health"
 python3 -B "$here/prove.py" config "127.0.0.1:$router_port" > "$work/prometheus.yml" || die "no configuration for Prometheus"
 launch prometheus "$prometheus" --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/tsdb" \
@@ -90,6 +98,10 @@ rc=0
 python3 -B "$here/page.py" "$router_url" > "$work/page" || rc=1
 grep -v '^{' "$work/page"
 grep '^{' "$work/page" >> "$work/sent"
+serve merged "$merged_port" --reexport-vllm-metrics # of the same nodes, only to be read
+up merged "http://127.0.0.1:$merged_port/health"
+python3 -B "$here/page.py" "http://127.0.0.1:$merged_port" merged || rc=1
+stop "${pid[merged]}"
 static > "$work/static" 2>&1 &
 static_pid=$!
 traffic wrong

@@ -46,7 +46,7 @@ for what; do
     diff)
       launch theirs bash "$kit/peer/peer.sh" router "$their_port" "$prefill_url" "127.0.0.1:$ctrl_port:$http_port" \
         --model-path "$tok" --model glm5 --queue-timeout 30
-      up theirs "$their_url/health"
+      up theirs "$their_url/health" 180 # half a minute of imports on a busy machine
       for mode in "" eos window raise; do
         node "$mode"
         python3 -B "$root/test/peer/diff.py" run "${mode:-plain}" "$their_url" "$our_url" "$prefill_url" "$node_url" >> "$work/differences.jsonl" || bad=1

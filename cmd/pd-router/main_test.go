@@ -16,7 +16,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// fasthttp leaves two goroutines behind: one for the date, for good, and one that looks after workers, for 10 s.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+}
 
 // program runs one command line; serve only notes its settings.
 func program(serve serveFunc, args ...string) (code int, stdout, stderr string) {

@@ -5,12 +5,13 @@ package main
 import (
 	"context"
 	"io"
+	"os"
 )
 
 // screen is not there on this system: the view is printed once.
 type screen struct{}
 
-func openScreen(io.Writer) (*screen, bool)           { return nil, false }
+func openScreen(io.Writer, *os.File) (*screen, bool) { return nil, false }
 func (*screen) close()                               {}
 func (*screen) size() (width, height int)            { return 80, 24 }
 func (*screen) draw([]string, int, int)              {}

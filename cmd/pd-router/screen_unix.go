@@ -21,8 +21,8 @@ type screen struct {
 	saved *unix.Termios // of in, nil when in is no terminal
 }
 
-// openScreen takes over the terminal that w is. ok is false when it is none, or cannot be drawn in place.
-func openScreen(w io.Writer) (s *screen, ok bool) {
+// openScreen takes over the terminal that w is, with its keyboard. ok is false when it is none, or cannot be drawn in place.
+func openScreen(w io.Writer, keyboard *os.File) (s *screen, ok bool) {
 	out, isFile := w.(*os.File)
 	if !isFile || os.Getenv("TERM") == "dumb" {
 		return nil, false
@@ -30,7 +30,7 @@ func openScreen(w io.Writer) (s *screen, ok bool) {
 	if _, err := unix.IoctlGetTermios(int(out.Fd()), getTermios); err != nil {
 		return nil, false
 	}
-	s = &screen{out: out, in: int(os.Stdin.Fd())}
+	s = &screen{out: out, in: int(keyboard.Fd())}
 	if before, err := unix.IoctlGetTermios(s.in, getTermios); err == nil {
 		s.saved = before
 		keys := *before

@@ -90,8 +90,8 @@ func (p *parts) page(cfg config.Config) server.Page {
 	}
 }
 
-func metricsOptions(o metrics.Options) metrics.Options {
-	o.Version = version
+func metricsOptions(cfg config.Config, o metrics.Options) metrics.Options {
+	o.Version, o.ModelName = version, cfg.Model
 	return o
 }
 
@@ -124,7 +124,7 @@ func build(cfg config.Config, tracer *tracing.Tracer, log *zap.Logger) (*parts, 
 	p := &parts{}
 	o := routerOptions(cfg)
 	o.Tracer = tracer
-	p.metrics = metrics.New(prometheus.NewRegistry(), metricsOptions(router.MetricsOptions(o, names, p.fillState)))
+	p.metrics = metrics.New(prometheus.NewRegistry(), metricsOptions(cfg, router.MetricsOptions(o, names, p.fillState)))
 	p.router, err = router.New(o, backends, gate, tok, p.metrics, log)
 	return p, err
 }

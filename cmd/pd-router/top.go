@@ -41,7 +41,7 @@ In a terminal the view is drawn anew each second, and q ends it. Elsewhere (a pi
 		}
 		client := &http.Client{Timeout: 5 * time.Second}
 		defer client.CloseIdleConnections()
-		if screen, ok := openScreen(cmd.OutOrStdout()); ok {
+		if screen, ok := openScreen(cmd.OutOrStdout(), os.Stdin); ok {
 			return watchTop(cmd.Context(), client, from, screen)
 		}
 		s, err := fetchTop(cmd.Context(), client, from)

@@ -160,7 +160,7 @@ func orDash(s float64) string {
 	return brief(s)
 }
 
-// spanText is a time in at most eight characters.
+// brief is a time in at most eight characters.
 func brief(s float64) string {
 	switch d := time.Duration(s * float64(time.Second)); {
 	case d < 100*time.Millisecond:

@@ -34,7 +34,6 @@ type Requests struct {
 	interToken prometheus.Histogram
 	added      prometheus.Histogram
 	body       prometheus.Histogram
-	tokens     *prometheus.CounterVec
 	prompt     prometheus.Counter
 	cached     prometheus.Counter
 	completion prometheus.Counter

@@ -25,7 +25,7 @@ func encode(w io.Writer, accept string, families []*dto.MetricFamily) (contentTy
 	if accept != "" {
 		header.Set("Accept", accept)
 	}
-	format := expfmt.NegotiateIncludingOpenMetrics(header)
+	format := expfmt.NegotiateAccept(header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
 	enc := expfmt.NewEncoder(w, format)
 	for _, f := range families {
 		if err := enc.Encode(f); err != nil {

@@ -105,6 +105,7 @@ func TestFirstLineThatCannotBeReadIsABadGateway(t *testing.T) {
 			w.run(kind.name+" "+garbage, func(t *testing.T) {
 				w.node.script(streams(begins, raw(garbage), stays(newGate())))
 				w.ask(kind.body).end().wantRefused(502, "decode_stream_failed")
+				w.ask(blocking).end().wantOK("Hello, world") // a good reply ends the row of strikes
 			})
 		}
 	}

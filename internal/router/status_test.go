@@ -2,9 +2,9 @@ package router
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,19 +19,28 @@ func TestHealthStaysGoodOnceReadyAndListsWhatIsMissing(t *testing.T) { // promis
 	require.Equal(t, Health{Status: "ok", DecodeFree: 2, DecodeUp: 2}, h)
 	w.prefill.die()
 	w.node.die()
-	w.requests += 2
-	go w.router.Serve(t.Context(), Call{Body: []byte(blocking), Start: time.Now()})
-	go w.router.Serve(t.Context(), Call{Body: []byte(blocking), Start: time.Now()})
-	await(t, "both are known to be down", func() bool {
-		return !w.router.prefill.Up() && len(w.router.Missing()) == 1 && w.router.Stats().Waiting == 2
+	w.nodes[1].die()
+	for _, be := range w.router.backends {
+		be.Failed(errors.New("as a call would find")) // instead of waiting for the next look
+	}
+	w.router.prefill.Failed(errors.New("as a call would find"))
+	clients := []*client{w.ask(blocking), w.ask(streaming)}
+	await(t, "all are known to be down", func() bool {
+		return len(w.router.Missing()) == 2 && w.router.Stats().Waiting == 2
 	})
 	h, ok = w.router.Health()
 	require.True(t, ok)
 	require.Equal(t, 2, h.QueueDepth)
-	require.Contains(t, h.Missing, "the prefill node (--vllm-url) does not answer")
+	require.Equal(t, 0, h.DecodeUp)
+	require.Subset(t, h.Missing, []string{
+		"the prefill node (--vllm-url) does not answer", "no decode node (--decode) answers, of 2",
+		"decode node " + w.router.backends[0].slot.Name() + " is down",
+	})
 	w.node.start()
 	w.prefill.start()
-	w.inLine(0)
+	for _, c := range clients {
+		c.end().wantOK("Hello, world")
+	}
 }
 
 func TestPrefillNodeThatIsNotWellStillServes(t *testing.T) {

@@ -119,7 +119,7 @@ func (be *backend) newTokensLocked() int {
 }
 
 // accountLocked books the time since the last call to the present phase, and spreads the tokens that came over it. It takes
-// Window steps at most, however long ago that was.
+// Window+1 steps at most, however long ago that was.
 func (be *backend) accountLocked(now time.Time) {
 	t := &be.track
 	from, to := t.upTo, now.UnixMilli()
@@ -130,7 +130,7 @@ func (be *backend) accountLocked(now time.Time) {
 		return
 	}
 	phase, length := t.shown(), to-from
-	at := max(from, to-Window*1000)
+	at := max(from, (to/1000-Window)*1000)
 	booked := tokens * (at - from) / length // what came before the window is forgotten
 	for at < to {
 		next := min(to, (at/1000+1)*1000)

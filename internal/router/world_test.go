@@ -95,6 +95,7 @@ func newPlace(t *testing.T, change ...func(*setup)) *place {
 		f(&s)
 	}
 	w := &place{T: t, registry: prometheus.NewRegistry()}
+	before := goleak.IgnoreCurrent() // what a test that failed has left is not this one's
 	var core zapcore.Core
 	core, w.logs = observer.New(zap.DebugLevel)
 	var names []string
@@ -139,7 +140,7 @@ func newPlace(t *testing.T, change ...func(*setup)) *place {
 		for _, n := range w.nodes {
 			n.close()
 		}
-		goleak.VerifyNone(t)
+		goleak.VerifyNone(t, before)
 	})
 	t.Cleanup(func() { w.check() }) // before the former
 	await(t, "the router knows its nodes", func() bool {

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"io"
+	"net"
 	"os"
 	"time"
 
@@ -18,7 +19,7 @@ func (s *Server) readBody(ctx *fasthttp.RequestCtx, c *conn) ([]byte, *openai.Er
 	switch {
 	case length > s.opts.MaxBody:
 		return nil, s.tooLarge(length)
-	case length == -2: // neither a length nor chunks
+	case ctx.RequestBodyStream() == nil: // neither a length nor chunks
 		return nil, refuse(411, openai.TypeBadRequest, "the request has no Content-Length")
 	}
 	if len(ctx.Request.Header.ContentEncoding()) > 0 && string(ctx.Request.Header.ContentEncoding()) != "identity" {
@@ -26,9 +27,6 @@ func (s *Server) readBody(ctx *fasthttp.RequestCtx, c *conn) ([]byte, *openai.Er
 	}
 	r := &bodyReader{s: s, c: c, src: ctx.RequestBodyStream()}
 	defer r.done()
-	if r.src == nil {
-		return nil, nil
-	}
 	var body []byte
 	var err error
 	if length >= 0 {
@@ -46,7 +44,16 @@ func (s *Server) readBody(ctx *fasthttp.RequestCtx, c *conn) ([]byte, *openai.Er
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, refuse(408, openai.TypeBadRequest, "the body did not come: nothing was received for 60 s")
 	}
+	if connectionEnded(err) {
+		c.hangUp() // the watcher may be a moment later
+	}
 	return nil, openai.Errorf(openai.TypeBadRequest, "the body could not be read to its end")
+}
+
+// connectionEnded tells a client that has left from one that sends nonsense.
+func connectionEnded(err error) bool {
+	var broken *net.OpError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &broken)
 }
 
 func (s *Server) tooLarge(n int) *openai.Error {

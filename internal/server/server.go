@@ -121,8 +121,8 @@ func (s *Server) drain(forced <-chan struct{}) {
 		defer close(stopped)
 		_ = s.http.ShutdownWithContext(ending)
 	}()
+	s.status.Close() // before the waiters, who may be many, are woken
 	s.router.Drain()
-	s.status.Close()
 	s.conns.closeIdle()
 	timer := time.NewTimer(s.opts.DrainTimeout)
 	defer timer.Stop()

@@ -19,7 +19,7 @@ const (
 func compose(p *prompt, thinking bool, room int) string {
 	text := p.text
 	var say string
-	switch _, after, marked := strings.Cut(text, sayMark); {
+	switch after, marked := behindMark(text); {
 	case marked:
 		return clip(after, room)
 	case p.tool != nil:
@@ -31,6 +31,20 @@ func compose(p *prompt, thinking bool, room int) string {
 		say = thoughts + "</think>" + say
 	}
 	return clip(say, room)
+}
+
+// behindMark returns what follows the first mark that begins a word: an essay: is none.
+func behindMark(text string) (after string, ok bool) {
+	for from := 0; ; {
+		i := strings.Index(text[from:], sayMark)
+		if i < 0 {
+			return "", false
+		}
+		at := from + i
+		if from = at + len(sayMark); at == 0 || text[at-1] == ' ' || text[at-1] == '\n' {
+			return text[from:], true
+		}
+	}
 }
 
 func echo(text string) string {

@@ -23,6 +23,8 @@ func TestCompose(t *testing.T) {
 		want     string
 	}{
 		{"what follows the mark is the reply", prompt{text: "please say:one\ntwo"}, false, "one\ntwo"},
+		{"a word that ends like the mark is none", prompt{text: "an essay: x say:y"}, false, "y"},
+		{"nor is there another", prompt{text: "an essay:x"}, false, "You said: an essay:x\n" + closing},
 		{"the mark stands above everything", prompt{text: "say:x", tool: weather}, true, "x"},
 		{"a prompt comes back", prompt{text: "alpha beta"}, false, "You said: alpha beta\n" + closing},
 		{"its end only", prompt{text: strings.Repeat("x ", 100) + "end"}, false, "You said: " + strings.Repeat("x ", 47) + "end\n" + closing},

@@ -291,3 +291,12 @@ func TestProtocol1(t *testing.T) { // spec 2.3, last paragraph
 		assert.True(t, ok)
 	})
 }
+
+func TestEveryStateHasAName(t *testing.T) {
+	seen := map[string]bool{}
+	for s := range NumStates {
+		seen[s.String()] = true
+	}
+	assert.Len(t, seen, int(NumStates))
+	assert.Equal(t, "complete", Complete.String())
+}

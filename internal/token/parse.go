@@ -36,9 +36,9 @@ func Parse(tokenizerJSON []byte) (*Tokenizer, error) {
 // file is a tokenizer.json on its way in.
 type file struct {
 	scanner
-	entries                        []entry // the model's vocabulary, in file order
-	model                          bool    // the model was there
-	added, decoder, norm, rawModel []byte  // raw values
+	entries              []entry // the model's vocabulary, in file order
+	model                bool    // the model was there
+	added, decoder, norm []byte  // raw values
 }
 
 // entry is one token of the model.

@@ -70,6 +70,7 @@ def strangers(prom, expr):
         for label, op, value in MATCHER.findall(matchers):
             if "$" in value or label == "job":
                 continue
-            for v in value.split("|") if op in ("=~", "!~") else [value]:
-                if re.fullmatch(r"[\w+]+", v) and v not in prom.values(metric, label):
+            pattern = op in ("=~", "!~")
+            for v in value.split("|") if pattern else [value]:
+                if not (pattern and re.search(r"[.*+?()\[\]{}^\\]", v)) and v not in prom.values(metric, label):
                     yield f'{metric} has no {label}="{v}"'

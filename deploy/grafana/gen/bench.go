@@ -61,8 +61,8 @@ func benchmarkRun() *dashboard.DashboardBuilder {
 			units.Seconds, 8, q("mean", mean(step, ttft)), q("p95", quantile(0.95, step, "", ttft)))).
 		WithPanel(graph("Time per output token", "Mean and 90th percentile of the time per output token of each reply; one over the latter is the published interactivity.",
 			units.Seconds, 8, q("mean", mean(step, itl)), q("p90", quantile(0.9, step, "", itl)))).
-		WithPanel(stacked("Slot time of the run", "What the decode slots were held for. A run that waits with little decode is limited by prefill or KV, not by decode nodes.",
-			units.PercentUnit, 8, q("{{phase}}", sum("phase", rate("pd_router_slot_seconds_total", onNode))+" / on() group_left() count("+sel("pd_router_slots_busy", onNode)+")")).Max(1))
+		WithPanel(byPhase(stacked("Slot time of the run", "What the decode slots were held for. A run that waits with little decode is limited by prefill or KV, not by decode nodes.",
+			units.PercentUnit, 8, q("{{phase}}", sum("phase", rate("pd_router_slot_seconds_total", onNode))+" / on() group_left() count("+sel("pd_router_slots_busy", onNode)+")")).Max(1)))
 
 	return d.WithRow(row("By concurrency")).
 		WithPanel(byConcurrency(both, completion, ttft, itl))
@@ -91,7 +91,7 @@ func byConcurrency(both, completion, ttft, itl string) *table.PanelBuilder {
 	p := table.NewPanelBuilder().Title("Points by concurrency").
 		Description("The run by the number of requests in the router, as averages of the moments with that number. Rows with little time are passages between points. " +
 			"The row with the highest total is the point of most throughput; the last one before TTFT steps up, that of good latency.").
-		Unit(units.Short).Datasource(source).Span(columns).Height(10).
+		Unit(units.Short).Datasource(source).Span(columns).Height(12).
 		Footer(common.NewTableFooterOptionsBuilder().Show(false).Reducer([]string{"mean"}))
 	names := map[string]any{"concurrency": "Concurrency"}
 	order := map[string]any{"concurrency": 0}

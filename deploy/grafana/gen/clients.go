@@ -32,9 +32,9 @@ func clientsAndTokens() *dashboard.DashboardBuilder {
 			units.Seconds, 8, append(quantiles(ttft), q("mean", mean(step, ttft)))...)).
 		WithPanel(density("TTFT, all requests", "How many requests had which time to the first token. Two bands are usual: with and without waiting, or with and without cache hits.",
 			8, ttft)).
-		WithPanel(stacked("Where the time to the first token goes", "Mean of the phases before the first token, which add up to the mean TTFT. The widest band is the one to work on.",
+		WithPanel(byPhase(stacked("Where the time to the first token goes", "Mean of the phases before the first token, which add up to the mean TTFT. The widest band is the one to work on.",
 			units.Seconds, 8, q("{{phase}}", sum("phase", rate("pd_router_phase_seconds_sum", `phase=~"read_body|queue|prefill|kv_wait"`))+
-				" / on() group_left() clamp_min("+sum("", rate("pd_router_phase_seconds_count", `phase="decode"`))+", 1e-9)")))
+				" / on() group_left() clamp_min("+sum("", rate("pd_router_phase_seconds_count", `phase="decode"`))+", 1e-9)"))))
 
 	d.WithRow(row("How fast?")).
 		WithPanel(graph("ITL", "Time between tokens, one mean for each reply. A rise at p99 only: single clients that read slowly. A rise of all: the nodes.",

@@ -32,13 +32,12 @@ func operate() *dashboard.DashboardBuilder {
 			units.RequestsPerSecond, 3, plain(), now("requests", sum("", rate("pd_router_requests_total"))))).
 		WithPanel(number("Build", "Version of the router and the engine pair that it speaks to. Two versions at once: an update is under way, or stuck.",
 			units.NoUnit, 3, plain(),
-			now("{{version}}", "sum by (version) ("+sel("pd_router_build_info")+")"),
-			now("{{dialect}}", "sum by (dialect) ("+sel("pd_router_config_info")+")")).TextMode(common.BigValueTextModeName))
+			now("{{version}} {{dialect}}", sum("version, dialect", sel("pd_router_build_info")+" * on (job, instance) group_left (dialect) "+sel("pd_router_config_info")))).TextMode(common.BigValueTextModeName))
 
 	d.WithRow(row("Who waits?")).
-		WithPanel(stacked("Requests in the router", "Requests that wait, and those that hold a slot by what the slot is held for. A growing line above full slots is load; a growing line above empty slots is a fault: see Nodes.",
+		WithPanel(byPhase(stacked("Requests in the router", "Requests that wait, and those that hold a slot by what the slot is held for. A growing line above full slots is load; a growing line above empty slots is a fault: see Nodes.",
 			units.Short, 12, q("waiting", "sum("+sel("pd_router_queue_depth")+")"),
-			q("{{state}}", sum("state", sel("pd_router_slot_state", onNode, `state=~"prefill|kv_wait|decode|settle"`))))).
+			q("{{state}}", sum("state", sel("pd_router_slot_state", onNode, `state=~"prefill|kv_wait|decode|settle"`)))))).
 		WithPanel(graph("Wait for a slot", "How long requests that got a slot had waited for it. Rising: more load than slots, or replies became longer. Add decode nodes or lower the concurrency of the clients.",
 			units.Seconds, 12, quantiles("pd_router_queue_wait_seconds", `outcome="granted"`)...)).
 		WithPanel(graph("How waits end", "Waits that ended per second, by how. Only granted is good: full and expired want more nodes, a longer --queue-timeout or higher limits, client_gone a longer time-out in the client.",
@@ -51,25 +50,25 @@ func operate() *dashboard.DashboardBuilder {
 			q("bytes", "sum("+sel("pd_router_queue_bytes")+") / sum("+sel("pd_router_queue_limit", `limit="bytes"`)+")")))
 
 	d.WithRow(row("Why?")).
-		WithPanel(stacked("Where the time of a request goes", "Mean time that requests spent in each phase. queue: too few slots. prefill: a loaded prefill node or a cold cache. kv_wait: the network between the nodes. decode: long replies or slow nodes. read_body: slow uploads.",
+		WithPanel(byPhase(stacked("Where the time of a request goes", "Mean time that requests spent in each phase. queue: too few slots. prefill: a loaded prefill node or a cold cache. kv_wait: the network between the nodes. decode: long replies or slow nodes. read_body: slow uploads.",
 			units.Seconds, 12, q("{{phase}}", sum("phase", rate("pd_router_phase_seconds_sum", `phase!="total"`))+
-				" / on() group_left() clamp_min("+sum("", rate("pd_router_phase_seconds_count", `phase="total"`))+", 1e-9)"))).
+				" / on() group_left() clamp_min("+sum("", rate("pd_router_phase_seconds_count", `phase="total"`))+", 1e-9)")))).
 		WithPanel(bands("Nodes", "Whether each node answers. A gap or a red band: that node gets no requests. Red prefill stops everything; one red decode node costs its share of the slots.",
 			12, upOrDown, q("prefill", "min("+sel("pd_router_prefill_up")+")"), q("{{node}}", "min by (node) ("+sel("pd_router_node_up", onNode)+")"))).
-		WithPanel(stacked("What slots are held for", "Share of all slot time, by what the slot was held for. What is missing to 100 % is free. Much prefill or kv_wait while requests wait: a faster prefill node or network gains more than another decode node.",
-			units.PercentUnit, 8, q("{{phase}}", sum("phase", rate("pd_router_slot_seconds_total", onNode))+" / on() group_left() count("+sel("pd_router_slots_busy", onNode)+")")).Max(1)).
-		WithPanel(graph("Slow phases", "95th percentile of the phases before the first token. The one that rises is the one to look at.",
-			units.Seconds, 8, q("{{phase}}", quantile(0.95, step, "phase", "pd_router_phase_seconds", `phase=~"read_body|queue|prefill|kv_wait"`)))).
+		WithPanel(byPhase(stacked("What slots are held for", "Share of all slot time, by what the slot was held for. What is missing to 100 % is free. Much prefill or kv_wait while requests wait: a faster prefill node or network gains more than another decode node.",
+			units.PercentUnit, 8, q("{{phase}}", sum("phase", rate("pd_router_slot_seconds_total", onNode))+" / on() group_left() count("+sel("pd_router_slots_busy", onNode)+")")).Max(1))).
+		WithPanel(byPhase(graph("Slow phases", "95th percentile of the phases before the first token. The one that rises is the one to look at.",
+			units.Seconds, 8, q("{{phase}}", quantile(0.95, step, "phase", "pd_router_phase_seconds", `phase=~"read_body|queue|prefill|kv_wait"`))))).
 		WithPanel(graph("What the router adds", "The whole time of requests without the upload, the line and both nodes. Milliseconds or less. Rising: the router's host is short of CPU (see CPU), or clients read slower than nodes write.",
 			units.Seconds, 8, quantiles("pd_router_added_seconds")...))
 
 	d.WithRow(row("What goes wrong?")).
-		WithPanel(graph("Requests by outcome", "Requests that ended other than well, per second. queue_*: more nodes or a longer bound. prefill_*, decode_*, stream_failed: the node's own log. invalid, unavailable: the client asks for what it cannot have. internal: report it.",
-			units.RequestsPerSecond, 8, q("{{outcome}}", sum("outcome", rate("pd_router_requests_total", `outcome!="ok"`))))).
+		WithPanel(ranked(graph("Requests by outcome", "Requests that ended other than well, per second. queue_*: more nodes or a longer bound. prefill_*, decode_*, stream_failed: the node's own log. invalid, unavailable: the client asks for what it cannot have. internal: report it.",
+			units.RequestsPerSecond, 8, q("{{outcome}}", sum("outcome", rate("pd_router_requests_total", `outcome!="ok"`)))))).
 		WithPanel(graph("Requests by status", "HTTP statuses per second, as clients see them. 429 and 503: no slot in time. 502 and 504: a node failed. 4xx: the client. 200 holds replies that broke off too; Requests by outcome has them as stream_failed.",
 			units.RequestsPerSecond, 8, q("{{code}}", sum("code", rate("pd_router_requests_total"))))).
-		WithPanel(graph("Failed calls to nodes", "Calls that failed, per second, by leg and by how. connect: the node is down. connection, truncated: it died in the middle. timeout: it hangs. status, line, error_line: it answers, but badly; see its log.",
-			units.CountsPerSecond, 8, q("{{leg}} {{class}}", sum("leg, class", rate("pd_router_upstream_errors_total"))))).
+		WithPanel(ranked(graph("Failed calls to nodes", "Calls that failed, per second, by leg and by how. connect: the node is down. connection, truncated: it died in the middle. timeout: it hangs. status, line, error_line: it answers, but badly; see its log.",
+			units.CountsPerSecond, 8, q("{{leg}} {{class}}", sum("leg, class", rate("pd_router_upstream_errors_total")))))).
 		WithPanel(graph("Second tries", "Calls or attempts that were made again, per second. pair costs a prefill each. decode_busy: somebody else than this router uses the node, which is a mistake in the set-up.",
 			units.CountsPerSecond, 8, q("{{reason}}", sum("reason", rate("pd_router_retries_total"))))).
 		WithPanel(graph("Clients that left", "Clients that closed the connection before the end, per second, by the phase they left in. queue: their time-out is shorter than --queue-timeout. decode: they had enough, or a time-out for the whole reply.",

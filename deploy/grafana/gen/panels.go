@@ -14,14 +14,20 @@ import (
 
 // Units that the library has no name for.
 const (
-	tokensPerSecond  = "suffix: tok/s"
-	requestsPerHour  = "suffix: req/h"
-	slots            = "suffix: slots"
-	columns          = 24
-	graphHeight      = 8
-	numberHeight     = 4
-	datasourceOfVars = "${datasource}"
+	tokensPerSecond = "suffix: tok/s"
+	requestsPerHour = "suffix: req/h"
+	slotCount       = "suffix: slots"
 )
+
+// Sizes on Grafana's grid.
+const (
+	columns      = 24
+	graphHeight  = 8
+	numberHeight = 4
+)
+
+// datasourceOfVars is how panels name the data source that the variable chooses.
+const datasourceOfVars = "${datasource}"
 
 // Colours of states, the same on every dashboard.
 const (
@@ -102,6 +108,25 @@ func steps(at ...any) []dashboard.Threshold {
 
 // plain is a number that is neither good nor bad.
 func plain() []dashboard.Threshold { return []dashboard.Threshold{{Color: blue}} }
+
+// phaseColours are those of phases and slot states, so that a phase looks the same on all dashboards.
+var phaseColours = []struct{ name, colour string }{
+	{"decode", green}, {"prefill", yellow}, {"kv_wait", orange}, {"settle", purple}, {"queue", blue}, {"waiting", blue}, {"read_body", grey},
+}
+
+// byPhase gives the lines of phases their colours.
+func byPhase(p *timeseries.PanelBuilder) *timeseries.PanelBuilder {
+	for _, c := range phaseColours {
+		p.OverrideByName(c.name, []dashboard.DynamicConfigValue{{Id: "color", Value: map[string]string{"mode": "fixed", "fixedColor": c.colour}}})
+	}
+	return p
+}
+
+// ranked has its legend beside it, the largest first: of many lines that are mostly zero, those that are not.
+func ranked(p *timeseries.PanelBuilder) *timeseries.PanelBuilder {
+	return p.Legend(common.NewVizLegendOptionsBuilder().ShowLegend(true).DisplayMode(common.LegendDisplayModeTable).
+		Placement(common.LegendPlacementRight).Calcs([]string{"max"}).SortBy("Max").SortDesc(true))
+}
 
 // state is what a number stands for in a band.
 type state struct {

@@ -34,7 +34,7 @@ func slotsAndKV() *dashboard.DashboardBuilder {
 		WithPanel(number("Held, not decoding", "Share of the held slot time that is prefill, KV wait or settling. High while requests wait: a faster prefill node or network gains more than another decode node.",
 			units.PercentUnit, 4, steps(0.3, orange, 0.5, red), now("overhead", part(held("", `phase!="decode"`), held(""))))).
 		WithPanel(number("Slots in use", "Slots that requests hold now. All of them with a line waiting: the nodes are fully used.",
-			slots, 4, plain(), now("in use", "sum("+sel("pd_router_slots_busy", onNode)+")"))).
+			slotCount, 4, plain(), now("in use", "sum("+sel("pd_router_slots_busy", onNode)+")"))).
 		WithPanel(number("Fullest KV", "The running sequence of a node as a share of the longest that it takes. At 100 % replies end for want of room (finish_reason length): raise the node's window or shorten prompts.",
 			units.PercentUnit, 4, steps(0.8, orange, 0.95, red), now("KV", "max("+sel("vllm:kv_cache_usage_perc", onWorker)+")"))).
 		WithPanel(number("Speed while decoding", "Tokens per second of a node while its slot decodes: what one client sees. It falls when a node has become slower (clocks, a neighbour on the machine, long contexts).",
@@ -43,8 +43,8 @@ func slotsAndKV() *dashboard.DashboardBuilder {
 			units.PercentUnit, 4, steps(0.05, orange, 0.2, red), now("settle", held("", `phase="settle"`)+" / "+count)))
 
 	d.WithRow(row("Use of the slots")).
-		WithPanel(stacked("Share of slot time", "What the slots were held for, of all their time. The rest is free. With a line waiting the sum should be near 100 % and decode most of it.",
-			units.PercentUnit, 12, q("{{phase}}", held("phase")+" / on() group_left() "+count)).Max(1)).
+		WithPanel(byPhase(stacked("Share of slot time", "What the slots were held for, of all their time. The rest is free. With a line waiting the sum should be near 100 % and decode most of it.",
+			units.PercentUnit, 12, q("{{phase}}", held("phase")+" / on() group_left() "+count)).Max(1))).
 		WithPanel(bands("State of each slot", "What each slot is held for, over time. Long purple: the node does not let go of a cancelled request. Red: it does not answer. Grey while requests wait: none of them may use that node.",
 			12, slotStates, q("{{node}}", slotNumber()))).
 		WithPanel(graph("In use, by node", "Share of the time in which each node's slot was held. The first node of --decode is preferred, so differences at low load are usual; under full load all should be near 100 %.",

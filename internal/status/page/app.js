@@ -132,7 +132,7 @@
     if (slot.rid) facts.push(`rid ${slot.rid}`);
     if (slot.tokens) facts.push(`${count.format(slot.tokens)} tokens`);
     if (slot.tokens_per_s) facts.push(`${count.format(slot.tokens_per_s)} tokens/s`);
-    if (slot.kv_usage) facts.push(`KV ${Math.round(slot.kv_usage * 100)} %`);
+    if (slot.kv_usage >= 0.01) facts.push(`KV ${Math.round(slot.kv_usage * 100)} %`);
     set(c.facts, facts.join(' · '));
     const shares = [...PHASES, 'free'].filter((p) => slot.shares[p]).map((p) => `${NAMES[p]} ${(slot.shares[p] * 100).toFixed(slot.shares[p] < 0.1 ? 1 : 0)} %`).join(', ');
     set(c.shares, shares);
@@ -150,13 +150,17 @@
     const g = canvas.getContext('2d');
     g.clearRect(0, 0, w, h);
     const style = getComputedStyle(document.documentElement);
-    const colours = PHASES.map((p) => style.getPropertyValue(`--${p}`).trim());
+    const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+    const colours = PHASES.map(colour);
+    const free = colour('free');
     for (let i = 0; i < WINDOW; i++) {
       const digits = seconds.get(end - WINDOW + i);
-      if (!digits) continue;
+      if (!digits) continue; // before the router began
       const left = Math.floor(i * w / WINDOW);
       const width = Math.max(1, Math.floor((i + 1) * w / WINDOW) - left);
       const sum = Math.max(9, digits.reduce((a, b) => a + b, 0));
+      g.fillStyle = free;
+      g.fillRect(left, 0, width, h);
       let from = h;
       digits.forEach((d, p) => {
         if (!d) return;
@@ -236,7 +240,7 @@
 
   function showSettings(s) {
     set($('version'), s.version);
-    $('settings').replaceChildren(...s.config.map((c) => {
+    $('settings').replaceChildren(...(s.config || []).map((c) => {
       const row = el('tr');
       const flag = el('th', c.flag, 'mono');
       flag.scope = 'row';

@@ -1,0 +1,94 @@
+package scenario
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// setup says what a world is made of.
+type setup struct {
+	prefill []string   // flags of the prefill node
+	decode  [][]string // flags of each decode node
+	router  []string   // flags of the router
+	tapped  bool       // a tap stands before the prefill node
+	ctrlTap []int      // decode nodes with a tap before their control port
+}
+
+// world is a router with its nodes.
+type world struct {
+	t       testing.TB
+	prefill *node
+	tap     *tap // before the prefill node, or nil
+	decode  []*node
+	ctrl    map[int]*tap // before control ports
+	router  *router
+
+	sent   atomic.Int64 // requests that were sent whole
+	busy   bool         // nodes were told to answer 429, or may have to
+	before struct{ goroutines, descriptors int }
+	idling map[string]int // goroutines of the idle router
+}
+
+func newWorld(t testing.TB, s setup) *world {
+	t.Helper()
+	w := &world{t: t, ctrl: map[int]*tap{}}
+	w.prefill = startPrefill(t, s.prefill...)
+	url := "http://" + w.prefill.http
+	if s.tapped {
+		w.tap = newTap(t, w.prefill.http)
+		url = "http://" + w.tap.addr
+	}
+	flags := []string{"--vllm-url", url, "--parser", "glm47"}
+	for i, args := range s.decode {
+		n := startDecode(t, fmt.Sprintf("decode %d", i), args...)
+		if slices.Contains(s.ctrlTap, i) {
+			w.ctrl[i] = newTap(t, n.ctrl)
+			n.via = w.ctrl[i].addr
+		}
+		w.decode = append(w.decode, n)
+		flags = append(flags, "--decode", n.flag())
+	}
+	w.router = startRouter(t, append(flags, s.router...)...)
+	for _, n := range w.decode {
+		w.router.up(n, true)
+	}
+	if status, _, err := fetch("http://" + w.router.addr + "/health"); err != nil || status != http.StatusOK { // which starts what the first reply starts
+		t.Fatalf("GET /health: %d, %v", status, err)
+	}
+	w.rest()
+	return w
+}
+
+// rest notes what an idle router holds.
+func (w *world) rest() {
+	w.t.Helper()
+	until(w.t, "the client of /health is gone", func() bool { return w.router.metrics().sum("pd_router_connections") == 0 })
+	w.before.goroutines, w.idling = w.router.goroutines()
+	w.before.descriptors = descriptors(w.t, w.router.proc.pid())
+}
+
+// ports are those on which the router meets nodes, and on which nodes meet each other.
+func (w *world) ports() (upstream, between []string) {
+	vllm := w.prefill.http
+	if w.tap != nil {
+		vllm = w.tap.addr
+	}
+	upstream = append(upstream, vllm)
+	for _, n := range w.decode {
+		upstream, between = append(upstream, n.http), append(between, n.ctrl)
+	}
+	return upstream, between
+}
+
+// mark is the text that makes request i known wherever it passes.
+func mark(i int) string { return fmt.Sprintf("#%06d#", i) }
+
+// flagList joins lists of flags.
+func flagList(lists ...[]string) []string { return slices.Concat(lists...) }
+
+// words splits a line of flags.
+func words(s string) []string { return strings.Fields(s) }
