@@ -85,7 +85,7 @@ scripts: ## shell and Python files parse
 
 ## ---- with things from outside: libraries, and the conformance kit of CONTRIBUTING.md
 
-.PHONY: deps test-real blackbox test-clients test-peer test-ctrlcases observe observe-check test-page ci
+.PHONY: deps test-real blackbox test-clients test-peer test-ctrlcases test-staging observe observe-check test-page ci
 deps: ## fetch what test-real needs: the NIXL library and real tokenizers, about 200 MB, once
 	test/real.sh setup
 
@@ -103,6 +103,9 @@ test-peer: ## the real TileRT decode server behind this router, and both routers
 
 test-ctrlcases: ## control-plane and decode-node cases against the simulated decode node
 	test/ctrlcases.sh
+
+test-staging: ## the staging arena between a NIXL sender of another make and the real decode server
+	test/staging-peer.sh
 
 observe-check: ## a real Prometheus watches the router: every query of every dashboard and alert has data
 	test/observe.sh check

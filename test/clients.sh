@@ -39,28 +39,38 @@ fi
 
 build
 "$router" sim tokenizer "$work/tok" > /dev/null || die "no tokenizer"
-read -r prefill_port ctrl_port http_port port <<< "$(ports 4)"
+declare -A at
+read -r at[plain] at[thinking] ctrl_port http_port port <<< "$(ports 5)"
 # A small KV shape, as prompts of 20,000 tokens are among the requests; a line for each token, as AIPerf judges how streams flow.
-launch prefill "$router" sim prefill --listen "127.0.0.1:$prefill_port" --model tiny --thinking
+launch plain "$router" sim prefill --listen "127.0.0.1:${at[plain]}" --model tiny
+launch thinking "$router" sim prefill --listen "127.0.0.1:${at[thinking]}" --model tiny --thinking
 launch decode "$router" sim decode --ctrl "127.0.0.1:$ctrl_port" --http "127.0.0.1:$http_port" --model tiny --per-token
 
-# run PARSER CLIENT...: a router with that parser, and those clients against it.
+# run PREFILL PARSER CLIENT...: a router with that parser before that prefill node, and those clients against it.
 run() {
-  local parser=$1
-  shift
+  local prefill=$1 parser=$2 flags=()
+  shift 2
+  # A deployment whose model does not think tells the router so, as it tells vLLM.
+  [ "$prefill" = plain ] && flags=(--default-chat-template-kwargs '{"enable_thinking":false}')
   [ -z "${pid[router]:-}" ] || stop "${pid[router]}"
-  launch router "$router" --vllm-url "http://127.0.0.1:$prefill_port" --decode "127.0.0.1:$ctrl_port:$http_port" \
-    --host 127.0.0.1 --port "$port" --model-path "$work/tok" --parser "$parser" --queue-timeout 1800
+  launch router "$router" --vllm-url "http://127.0.0.1:${at[$prefill]}" --decode "127.0.0.1:$ctrl_port:$http_port" \
+    --host 127.0.0.1 --port "$port" --model-path "$work/tok" --parser "$parser" --queue-timeout 1800 "${flags[@]}"
   up router "http://127.0.0.1:$port/health"
   bash "$kit/clients/run.sh" "http://127.0.0.1:$port" "$@"
 }
 
 bad=0
-run none "$@" || bad=1
-# Once more with reasoning and a tool call that must come. The check `blocking` wants 16 tokens to hold an answer, and they are all thought.
-callers=$(printf '%s\n' "$@" | grep -xE 'node|go|litellm')
+run plain none "$@" || bad=1
+# Once more with the parser and a tool call that must come.
+callers=$(printf '%s\n' "$@" | grep -xE 'openai-py|node|go|litellm')
 if [ -n "$callers" ]; then
   # shellcheck disable=SC2086
-  EXPECT_TOOLS=1 SKIP=blocking,${SKIP:-} run glm47 $callers || bad=1
+  EXPECT_TOOLS=1 run plain glm47 $callers || bad=1
+fi
+# And with a model that thinks first, for those that read reasoning. Their check `blocking` wants 16 tokens to hold an answer.
+thinkers=$(printf '%s\n' "$@" | grep -xE 'node|litellm')
+if [ -n "$thinkers" ]; then
+  # shellcheck disable=SC2086
+  EXPECT_TOOLS=1 SKIP=blocking,${SKIP:-} run thinking glm47 $thinkers || bad=1
 fi
 exit $bad

@@ -77,13 +77,12 @@ func NewReply(req *Request, o ReplyOptions) *Reply {
 	}
 	skip := token.SkipSpecial
 	if req.Endpoint == Chat && o.Parser != "" {
-		thinking := parser.ThinkingDefault(o.Parser, req.TemplateKwargs)
-		p, err := parser.New(o.Parser, parser.Options{Thinking: thinking, Tools: req.Tools, ParallelCalls: req.ParallelCalls})
+		p, err := parser.New(o.Parser, parser.Options{Thinking: req.EnableThinking, Tools: req.Tools, ParallelCalls: req.ParallelCalls})
 		if err != nil {
 			panic("BUG: " + err.Error())
 		}
 		if r.parser = p; p != nil {
-			skip, r.content = o.Tokenizer.SkipAllBut(parser.Markers(o.Parser)), !thinking
+			skip, r.content = o.Tokenizer.SkipAllBut(parser.Markers(o.Parser)), !req.EnableThinking
 		}
 	}
 	r.detok = o.Tokenizer.NewDetokenizer(skip)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"pd-router/internal/parser"
 	"pd-router/internal/token"
 )
 
@@ -277,6 +278,7 @@ func (s script) reply(stream bool) *Reply {
 		req.IncludeUsage = true
 	}
 	o.ID, o.Model, o.Created, o.PromptTokens, o.Tokenizer = "chatcmpl-1", []byte(`"stub"`), 1796045746, 7, s.vocab.tok
+	req.EnableThinking = parser.ThinkingDefault(o.Parser, req.TemplateKwargs) // as the gate says it
 	return NewReply(&req, o)
 }
 

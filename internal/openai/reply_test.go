@@ -350,3 +350,16 @@ func TestReplyEqualsDecode(t *testing.T) {
 		assert.Equal(t, vocabR.tok.Decode(ids, token.SkipSpecial), a.Content)
 	}
 }
+
+func TestThinkingIsTheGatesToSay(t *testing.T) {
+	for _, thinking := range []bool{true, false} {
+		r := NewReply(&Request{Endpoint: Chat, EnableThinking: thinking}, ReplyOptions{ID: "x", Tokenizer: vocabS.tok, Parser: "glm47"})
+		_, _, err := r.Tokens(nil, []int{201}, Rows{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := string(r.Close(nil, "stop", nil))
+		assert.Equal(t, thinking, strings.Contains(body, `"reasoning_content":"Hello"`), body)
+		assert.Equal(t, !thinking, strings.Contains(body, `"content":"Hello"`) && !thinking, body)
+	}
+}

@@ -20,6 +20,8 @@
 //  5. Before the first byte the status tells the truth; after it a failure is an error event and an aborted connection.
 //  6. A failure is tried again only while no byte has gone to the client, within the request's own queue time, ahead of all that
 //     came later, at most maxAttempts times, each time as a fresh pair of legs.
+//  7. What is remembered of a request for the status page (journal, track) holds nothing that a client or a node wrote, has a
+//     fixed size, and costs no allocation and nothing for each token.
 //
 // # Not here
 //

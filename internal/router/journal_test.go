@@ -63,7 +63,7 @@ func TestJournalCountsTheWholeMinuteBefore(t *testing.T) {
 	assert.Zero(t, minute.ended)
 }
 
-// TestJournalKeepsNoForeignText is what makes the page fit to be shown: an error's text may quote a request or a node's words.
+// TestJournalKeepsNoForeignText is invariant 7: an error's text may quote a request or a node's words.
 func TestJournalKeepsNoForeignText(t *testing.T) {
 	const secret = "my-secret"
 	line := func(l *life) { _ = l.line.Parse([]byte(`{"error":"` + secret + `","error_type":"decode_failed"}`)) }
@@ -223,6 +223,11 @@ func TestLookShowsARequestFromLineToEnd(t *testing.T) {
 	assert.Equal(t, len(hi), last.CompletionTokens)
 	assert.Len(t, v.Holds, 2)
 	assert.Equal(t, metrics.SlotFree, v.Slots[0].Phase)
+	tokens := 0
+	for i := range w.router.backends[0].track.seconds {
+		tokens += int(w.router.backends[0].track.seconds[i].Tokens)
+	}
+	assert.Equal(t, 1+len(hi), tokens, "each token is in some second")
 	w.ask(`{"messages":[],"temperature":"` + secret + `"}`)
 	await(t, "the refusal is in the journal", func() bool { return len(w.router.Look(50).Finished) == 3 })
 	v = w.router.Look(50)

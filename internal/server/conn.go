@@ -114,7 +114,12 @@ func (cs *connections) add(nc net.Conn) *conn {
 	cs.last++
 	c := &conn{Conn: nc, all: cs, id: cs.last, idle: true}
 	cs.open[c.id] = c
+	late := cs.draining
 	cs.mu.Unlock()
+	if late { // accepted in the moment in which the drain began: closeIdle has not seen it
+		_ = c.Close()
+		return c
+	}
 	if sc, ok := nc.(syscall.Conn); ok {
 		cs.watcher.add(sc, c.id)
 	}

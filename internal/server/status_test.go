@@ -150,6 +150,7 @@ func TestFeedStreamsAndEndsWithADrain(t *testing.T) {
 	defer resp.Body.Close()
 	assert.Equal(t, []any{200, "text/event-stream; charset=utf-8", "no-store", "nosniff"},
 		[]any{resp.StatusCode, resp.Header.Get("Content-Type"), resp.Header.Get("Cache-Control"), resp.Header.Get("X-Content-Type-Options")})
+	assert.True(t, resp.Close, "nothing else may run on the connection: its write deadline may be spent")
 	r := bufio.NewReader(resp.Body)
 	name, data := event(t, r)
 	assert.Equal(t, "snapshot", name)
@@ -206,7 +207,7 @@ func TestWatchersThatLeaveMakeRoom(t *testing.T) {
 	for _, resp := range open {
 		resp.Body.Close() // closes the connection: there is more to come on it
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) { // nobody announces it
+	for end := time.Now().Add(noticed); ; time.Sleep(10 * time.Millisecond) { // nobody announces it
 		resp := s.do("GET", "/status/feed")
 		resp.Body.Close()
 		if resp.StatusCode == 200 {

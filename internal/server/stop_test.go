@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 )
 
 // refusesDials waits until nobody listens any more.
@@ -178,8 +179,31 @@ func TestClientThatDoesNotReadDoesNotHoldUpTheEnd(t *testing.T) {
 	close(e.forced)
 	e.ends()
 	require.Less(t, time.Since(start), forcedGrace+slack*150*time.Millisecond)
-	_, err := io.Copy(io.Discard, c.r)
-	require.True(t, err == nil || errors.Is(err, net.ErrClosed) || err != nil)
+	_, _ = io.Copy(io.Discard, c.r)
+	e.outcome("draining", 1)
+}
+
+// A connection that was accepted in the moment in which the drain began would be waited for, as nobody closes it.
+func TestConnectionThatComesIntoADrainIsClosed(t *testing.T) {
+	cs, err := newConnections()
+	require.NoError(t, err)
+	defer cs.stop()
+	before, _ := net.Pipe()
+	first := cs.add(before)
+	cs.state(first, fasthttp.StateActive)
+	cs.closeIdle()
+	client, late := net.Pipe()
+	cs.add(late)
+	_, err = client.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	require.Equal(t, 1, cs.count())
+	select {
+	case <-cs.drained():
+		t.Fatal("drained beside an open connection")
+	default:
+	}
+	require.NoError(t, first.Close())
+	happens(t, "drained", cs.drained())
 }
 
 // A listener that fails ends Run by itself.

@@ -107,6 +107,42 @@ func TestFeedBeginsWithTheWholeAndGoesOnOnceASecond(t *testing.T) {
 	})
 }
 
+// busySource ends a request a second.
+type busySource struct{ began time.Time }
+
+func (s busySource) Look(int) router.Look {
+	v := router.Look{At: time.Now()}
+	for seq := range uint64(time.Since(s.began) / time.Second) {
+		v.Finished = append(v.Finished, router.Finished{Seq: seq + 1})
+	}
+	return v
+}
+
+// TestEachRequestComesOnce is invariant 5, also for one who comes while others watch.
+func TestEachRequestComesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(busySource{time.Now()}, About{})
+		time.Sleep(2500 * time.Millisecond)
+		early := watch(t, p, nil)
+		time.Sleep(3200 * time.Millisecond)
+		late := watch(t, p, nil)
+		time.Sleep(4 * time.Second)
+		p.Close()
+		for _, r := range []*reader{early, late} {
+			<-r.ended
+			var seqs []uint64
+			for _, e := range r.events {
+				var s Snapshot
+				require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(strings.Split(e, "\n")[1], "data: ")), &s))
+				for _, request := range s.Recent {
+					seqs = append(seqs, request.Seq)
+				}
+			}
+			assert.Equal(t, []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9}, seqs)
+		}
+	})
+}
+
 // TestSamplerRunsWhileSomebodyWatches is invariant 3.
 func TestSamplerRunsWhileSomebodyWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

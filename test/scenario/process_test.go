@@ -129,8 +129,8 @@ type tail struct {
 func (l *tail) add(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.lines) == 200 {
-		l.lines = append(l.lines[:0], l.lines[100:]...)
+	if len(l.lines) == 80 {
+		l.lines = append(l.lines[:0], l.lines[40:]...)
 	}
 	l.lines = append(l.lines, line)
 }

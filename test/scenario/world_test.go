@@ -3,7 +3,6 @@ package scenario
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,7 +14,7 @@ type setup struct {
 	decode  [][]string // flags of each decode node
 	router  []string   // flags of the router
 	tapped  bool       // a tap stands before the prefill node
-	ctrlTap []int      // decode nodes with a tap before their control port
+	ctrlTap bool       // and one before the control port of each decode node
 }
 
 // world is a router with its nodes.
@@ -24,7 +23,7 @@ type world struct {
 	prefill *node
 	tap     *tap // before the prefill node, or nil
 	decode  []*node
-	ctrl    map[int]*tap // before control ports
+	ctrl    []*tap // before control ports
 	router  *router
 
 	sent   atomic.Int64 // requests that were sent whole
@@ -35,7 +34,7 @@ type world struct {
 
 func newWorld(t testing.TB, s setup) *world {
 	t.Helper()
-	w := &world{t: t, ctrl: map[int]*tap{}}
+	w := &world{t: t}
 	w.prefill = startPrefill(t, s.prefill...)
 	url := "http://" + w.prefill.http
 	if s.tapped {
@@ -45,8 +44,8 @@ func newWorld(t testing.TB, s setup) *world {
 	flags := []string{"--vllm-url", url, "--parser", "glm47"}
 	for i, args := range s.decode {
 		n := startDecode(t, fmt.Sprintf("decode %d", i), args...)
-		if slices.Contains(s.ctrlTap, i) {
-			w.ctrl[i] = newTap(t, n.ctrl)
+		if s.ctrlTap {
+			w.ctrl = append(w.ctrl, newTap(t, n.ctrl))
 			n.via = w.ctrl[i].addr
 		}
 		w.decode = append(w.decode, n)
@@ -87,8 +86,11 @@ func (w *world) ports() (upstream, between []string) {
 // mark is the text that makes request i known wherever it passes.
 func mark(i int) string { return fmt.Sprintf("#%06d#", i) }
 
-// flagList joins lists of flags.
-func flagList(lists ...[]string) []string { return slices.Concat(lists...) }
+// slots is how many slots are in a state.
+func (w *world) slots(state string) int {
+	w.t.Helper()
+	return int(w.router.metrics().sum("pd_router_slot_state", `state="`+state+`"`))
+}
 
 // words splits a line of flags.
 func words(s string) []string { return strings.Fields(s) }
