@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"flag"
 	"fmt"
 	"net"
@@ -21,9 +20,9 @@ func main() {
 	binary := flag.String("router", "bin/pd-router", "router binary")
 	only := flag.String("only", "", "run the parts whose name holds this")
 	repeats := flag.Int("repeats", 5, "repeats of each part; medians are shown")
-	profile := flag.String("attach", "", "measure a router that runs already at this address; nodes listen on 127.0.0.1:19301 and 19302")
+	attach := flag.String("addr", "", "address that the router listens on; any free one by default")
 	flag.Parse()
-	if err := run(*binary, *only, *repeats, *profile); err != nil {
+	if err := run(*binary, *only, *repeats, *attach); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -34,7 +33,6 @@ type bench struct {
 	pre, dec *stub
 	router   *exec.Cmd
 	addr     string
-	direct   string
 }
 
 // slots is how many decode nodes the router is told of; all are the one stub, reached under different addresses.
@@ -60,13 +58,13 @@ func run(binary, only string, repeats int, attach string) error {
 }
 
 func (b *bench) start(binary string) (err error) {
-	if b.pre, err = newStub(prefill); err != nil {
+	if b.pre, err = newStub("127.0.0.1:0", prefill); err != nil {
 		return err
 	}
-	if b.dec, err = newStub(decode); err != nil {
+	// One stub stands for many nodes: it is reached under many addresses of the loopback network.
+	if b.dec, err = newStub("0.0.0.0:0", decode); err != nil {
 		return err
 	}
-	b.direct = b.dec.ln.Addr().String()
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return err
@@ -83,40 +81,12 @@ func (b *bench) start(binary string) (err error) {
 	for i := range slots {
 		args = append(args, fmt.Sprintf("127.0.0.%d:1:%d", i+1, b.dec.port()))
 	}
-	if b.dec.ln, err = widen(b.dec); err != nil {
-		return err
-	}
 	b.router = exec.Command(binary, args...)
 	b.router.Stderr = os.Stderr
 	if err := b.router.Start(); err != nil {
 		return err
 	}
 	return b.ready()
-}
-
-// widen makes the stub listen on all loopback addresses, so that one stub can stand for many nodes.
-func widen(s *stub) (net.Listener, error) {
-	port := s.port()
-	s.ln.Close()
-	wide, err := newStubAt(fmt.Sprintf("0.0.0.0:%d", port), decode, s)
-	return wide, err
-}
-
-func newStubAt(addr string, handle func(*stub, string, []byte, *bufio.Writer), s *stub) (net.Listener, error) {
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go s.serve(c, handle)
-		}
-	}()
-	return ln, nil
 }
 
 func (b *bench) ready() error {

@@ -18,8 +18,9 @@ type stub struct {
 	hold   atomic.Pointer[chan struct{}]
 }
 
-func newStub(handle func(s *stub, path string, body []byte, w *bufio.Writer)) (*stub, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+// newStub listens on addr.
+func newStub(addr string, handle func(s *stub, path string, body []byte, w *bufio.Writer)) (*stub, error) {
+	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
