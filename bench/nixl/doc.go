@@ -2,7 +2,7 @@
 // receiver, in turn, over TCP on loopback. The C program (testdata/bench.c) is compiled at the start.
 //
 //	make bench-nixl
-//	PD_ROUTER_NIXL_LIBRARY=FILE go run ./bench/nixl [-repeats N] [-scale F]
+//	PD_ROUTER_NIXL_LIBRARY=FILE go run ./bench/nixl [-scale F]
 //
 // Each repeat runs one block of every kind from C and from Go, the order changing each time, and yields one ratio; the table shows the median
 // of the ratios, which a noisy machine does not move. It ends with status 1 when a ratio misses its goal.

@@ -138,8 +138,9 @@ func startGo(ctx context.Context, lib *nixl.Library, blob []byte, base uint64) (
 	if g.mem, err = nixl.NewMemory(memory, false); err != nil {
 		return nil, err
 	}
-	for i := range g.mem.Bytes() {
-		g.mem.Bytes()[i] = 1
+	b := g.mem.Bytes()
+	for i := range b { // as the C side does: no page is missing when it is read
+		b[i] = 1
 	}
 	if g.agent, err = lib.NewAgent(ctx, "writer"); err != nil {
 		return nil, err

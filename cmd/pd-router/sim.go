@@ -27,7 +27,7 @@ func newSimPrefillCommand() *cobra.Command {
 		if err := node.Listen(); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "prefill node at %s\n", node.URL())
+		fmt.Fprintf(cmd.OutOrStdout(), "prefill node at %s, KV by %s\n", node.URL(), node.Transport())
 		return node.Serve(cmd.Context()) // which the first signal ends
 	}
 	return cmd
@@ -45,7 +45,7 @@ func newSimDecodeCommand() *cobra.Command {
 		if err := node.Listen(); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "decode node %s (host:ctrl_port:http_port), http://%s\n", node.Node(), node.HTTPAddr())
+		fmt.Fprintf(cmd.OutOrStdout(), "decode node %s (host:ctrl_port:http_port), http://%s, KV by %s\n", node.Node(), node.HTTPAddr(), node.Transport())
 		return node.Serve(cmd.Context()) // which the first signal ends
 	}
 	return cmd

@@ -30,6 +30,7 @@ type Agent struct {
 	turn   chan struct{} // holds a value while a call changes what the agent knows (memory, peers): one at a time
 	down   chan struct{} // closed by teardown, after which err is set
 	err    error
+	lists  sync.Pool // of *[]span, for writes
 
 	mu      sync.Mutex
 	peers   map[string]*Peer // by agent name: the newest generation of each
@@ -70,6 +71,7 @@ func (l *Library) newAgent(ctx context.Context, name string) (*Agent, error) {
 			peers: map[string]*Peer{}, regions: map[*Region]struct{}{},
 		}
 		a.poller.settle = a.settle
+		a.lists.New = func() any { return new([]span) }
 		go a.poller.run()
 		return a, nil
 	case <-ctx.Done():

@@ -110,10 +110,9 @@ void nx_version(const nx_api *api, int *major, int *minor) {
 }
 
 nx_result nx_create_agent(const nx_api *api, int layout, const char *name, uintptr_t *agent) {
-	const config_a a = {
-		.progress_thread = true, .thread_sync = SYNC_RW, .num_workers = 1, .progress_delay_us = PROGRESS_DELAY_US, .listen_delay_us = PROGRESS_DELAY_US};
-	const config_b b = {
-		.progress_thread = true, .thread_sync = SYNC_RW, .num_workers = 1, .progress_delay_us = PROGRESS_DELAY_US, .listen_delay_us = PROGRESS_DELAY_US};
+	const uint64_t delay = PROGRESS_DELAY_US; // the listener's too, which is off
+	const config_a a = {.progress_thread = true, .thread_sync = SYNC_RW, .num_workers = 1, .progress_delay_us = delay, .listen_delay_us = delay};
+	const config_b b = {.progress_thread = true, .thread_sync = SYNC_RW, .num_workers = 1, .progress_delay_us = delay, .listen_delay_us = delay};
 	const void *config = layout == NX_LAYOUT_A ? (const void *)&a : (const void *)&b;
 	void *handle = NULL, *mems = NULL, *params = NULL, *backend = NULL;
 	nx_result r = result(api->create_configured_agent(name, config, &handle), "create_configured_agent");

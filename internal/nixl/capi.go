@@ -15,6 +15,14 @@ import (
 	"unsafe"
 )
 
+// These do not compile when a Go type that is handed to C is not what C takes it for.
+var (
+	_ [unsafe.Sizeof(span{}) - C.sizeof_nx_span]struct{}
+	_ [C.sizeof_nx_span - unsafe.Sizeof(span{})]struct{}
+	_ [unsafe.Sizeof(handle(0)) - C.sizeof_uintptr_t]struct{}
+	_ [unsafe.Sizeof(Code(0)) - C.sizeof_nx_status]struct{}
+)
+
 // capi is the driver over the loaded library. Handles go through Go as integers, so that nothing here is ever taken for Go memory.
 type capi struct {
 	api    *C.nx_api
@@ -71,14 +79,14 @@ func (c *capi) invalidate(agent handle, name string) error {
 }
 
 func (c *capi) start(agent handle, peer string, mem MemType, spans []span) started {
-	// The C struct is four 64-bit integers in the same order, which TestSpanLayout holds.
+	// Both are four 64-bit integers in the same order.
 	first := (*C.nx_span)(unsafe.Pointer(unsafe.SliceData(spans)))
 	cname := append(make([]byte, 0, 128), peer...)
 	cname = append(cname, 0)
 	var req C.uintptr_t
 	var posted C.bool
 	r := C.nx_start(c.api, C.uintptr_t(agent), (*C.char)(unsafe.Pointer(&cname[0])), C.int(mem), first, C.size_t(len(spans)),
-		C.uint64_t(firstSpin), &req, &posted)
+		C.uint64_t(spin), &req, &posted)
 	s := started{code: Code(r.code), req: handle(req), posted: bool(posted)}
 	if r.code < 0 {
 		s.call = C.GoString(r.call)

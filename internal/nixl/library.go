@@ -44,7 +44,6 @@ var environment = []struct{ name, value string }{
 	{"UCX_HANDLE_ERRORS", "none"},      // else Go's own fault handling may end in UCX's
 	{"UCX_MEM_MMAP_HOOK_MODE", "none"}, // hooks into malloc and mmap: 0.4 s at start, and a leak; host memory needs none
 	{"UCX_LOG_FILE", "stderr"},         // UCX's warnings go to stdout by default, where a command's answer may be
-	{"NIXL_TELEMETRY_ENABLE", "n"},     // would open a port or a shared file for each agent
 }
 
 // Open finds the library, loads it and binds all its functions, or says in one error what was tried and why each failed. A library

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -27,9 +28,9 @@ type Peer struct {
 	unused  chan struct{} // made by whoever waits for users to be zero
 }
 
-// AddPeer makes the agent that blob describes a peer. The same blob again gives the same peer, as long as that has not ended. Another blob of
-// a name that is known is a process that started again under its old name: the old peer ends with ErrPeerLost, its writes get a
-// second to come to their end, and the new one takes its place. When that second is over, the ends of those writes can no longer be learnt: their
+// AddPeer makes the agent that blob describes a peer. The same blob again gives the same peer, as long as that has not ended. Another blob
+// of a name that is known is a process that started again under its old name: the old peer ends with ErrPeerLost, its writes get a second to
+// come to their end, and the new one takes its place. When that second is over, the ends of those writes can no longer be learnt: their
 // callers' contexts end them with ErrUncertain and their memory stays in use until the agent is closed.
 //
 // Load only blobs that came over a trusted channel: the library connects to whatever address they contain.
@@ -204,13 +205,14 @@ func kinds(m *Metadata) []kind {
 	return out
 }
 
-// covers finds the registered piece that contains [addr, addr+n), beginning at hint, where the last one was found. -1 is none.
+// covers finds the registered piece that contains [addr, addr+n); -1 is none. The search begins at hint, where the last one was found.
 func (k *kind) covers(addr, n uint64, hint int) int {
-	for i := range k.descs {
-		at := (hint + i) % len(k.descs)
-		if d := &k.descs[at]; addr >= d.Addr && addr-d.Addr <= d.Len && n <= d.Len-(addr-d.Addr) {
-			return at
-		}
+	if k.descs[hint].contains(addr, n) {
+		return hint
 	}
-	return -1
+	return slices.IndexFunc(k.descs, func(d Desc) bool { return d.contains(addr, n) })
+}
+
+func (d *Desc) contains(addr, n uint64) bool {
+	return addr >= d.Addr && addr-d.Addr <= d.Len && n <= d.Len-(addr-d.Addr)
 }

@@ -6,13 +6,15 @@ import (
 	"time"
 )
 
-// How often the poller looks. A write that is still under way after startSpin is one of many bytes; looking drives it on, so at first
-// the poller does nothing else. After eagerTicks it sleeps between two looks, longer and longer, as the library's own thread drives
-// the rest. Go's timers are too coarse for this (1.1 ms), hence the pause in C on a thread of the poller's own.
+// How often the library is asked. Asking also drives a write on, so at first nothing else is done: small writes end within eagerStart, on the
+// goroutine that began them. Then it is the poller's turn, eager as well for eagerTicks, and then with pauses that grow, as the
+// library's own thread drives the rest. One call into C stays below the 20 microseconds after which Go's scheduler takes
+// the processor away from it, which costs more than the call. Go's timers are too coarse for the pauses (1.1 ms), hence a sleep in C on
+// a thread of the poller's own.
 const (
-	startSpin  = 200 * time.Microsecond // at the start, on the caller's goroutine
-	eagerSpin  = 100 * time.Microsecond // one look that waits for an end, while eager
-	eagerTicks = 20
+	spin       = 10 * time.Microsecond
+	eagerStart = time.Millisecond
+	eagerTicks = 100
 	minPause   = 20 * time.Microsecond
 	maxPause   = 100 * time.Microsecond
 	// lazyPause is for writes that nobody waits for any more, to a peer that hangs.
@@ -130,7 +132,7 @@ func (p *poller) run() {
 // next is the rhythm: eager at first, then with pauses that grow.
 func next(ticks int) tick {
 	if ticks < eagerTicks {
-		return tick{spin: eagerSpin}
+		return tick{spin: spin}
 	}
 	return tick{pause: min(maxPause, minPause*time.Duration(1+ticks-eagerTicks))}
 }

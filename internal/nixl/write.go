@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 )
 
+// smallWrite is how many bytes are posted on the goroutine of the caller. To go to another goroutine and back would cost a third of the time
+// that such a write takes. Posting it has nothing to wait for: the library does not copy more than this before it returns, and what holds
+// its lock for long is a change of the agent, beside which no write is posted here.
 const smallWrite = 64 << 10
 
 // Span is one piece of a write: Len bytes from Off in the region to Addr in the peer's address space.
@@ -19,6 +23,7 @@ type Span struct {
 type transfer struct {
 	peer      *Peer
 	region    *Region
+	mem       MemType // of the peer's side
 	req       handle
 	abandoned atomic.Bool   // nobody waits
 	done      chan struct{} // closed by settle, after err is set
@@ -39,27 +44,17 @@ func (p *Peer) Write(ctx context.Context, r *Region, spans []Span) error {
 	if len(spans) == 0 {
 		return nil
 	}
-	mem, list, err := p.resolve(r, spans)
-	if err != nil {
-		return err
-	}
 	a := p.agent
-	t, err := a.begin(p, r)
+	list := a.lists.Get().(*[]span)
+	t, err := p.prepare(ctx, r, spans, list)
 	if err != nil {
+		a.lists.Put(list)
 		return err
 	}
-	select {
-	case a.posts <- struct{}{}:
-	case <-ctx.Done():
-		err := fmt.Errorf("nixl: write to %s: not begun: %w", p.name, context.Cause(ctx))
-		a.posted(t)
-		a.settle(t, err, false)
-		return err
-	}
-	if small(list) {
-		a.post(t, mem, list)
+	if small(*list) && len(a.turn) == 0 {
+		a.post(t, list)
 	} else {
-		go a.post(t, mem, list)
+		go a.post(t, list)
 	}
 	select {
 	case <-t.done:
@@ -75,27 +70,58 @@ func (p *Peer) Write(ctx context.Context, r *Region, spans []Span) error {
 	}
 }
 
-// resolve turns spans into addresses and finds the kind of memory that holds all of them.
-func (p *Peer) resolve(r *Region, spans []Span) (MemType, []span, error) {
-	if r.agent != p.agent {
-		return 0, nil, fmt.Errorf("nixl: write to %s: the region belongs to another agent: %w", p.name, ErrRange)
+// prepare counts a write, checks it, and waits for a place. When it fails, nothing is counted and nothing has been sent.
+func (p *Peer) prepare(ctx context.Context, r *Region, spans []Span, list *[]span) (*transfer, error) {
+	a := p.agent
+	t, err := a.begin(p, r)
+	if err != nil {
+		return nil, err
 	}
-	list := make([]span, len(spans))
+	if t.mem, err = p.resolve(r, spans, list); err == nil {
+		err = a.place(ctx, p)
+	}
+	if err != nil {
+		a.posted(t)
+		a.settle(t, err, false)
+		return nil, err
+	}
+	return t, nil
+}
+
+// place waits until few enough writes are inside their first C calls.
+func (a *Agent) place(ctx context.Context, p *Peer) error {
+	if ctx.Err() == nil {
+		select {
+		case a.posts <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+		}
+	}
+	return fmt.Errorf("nixl: write to %s: not begun: %w", p.name, context.Cause(ctx))
+}
+
+// resolve turns spans into addresses and finds the kind of memory that holds all of them.
+func (p *Peer) resolve(r *Region, spans []Span, out *[]span) (MemType, error) {
+	if r.agent != p.agent {
+		return 0, fmt.Errorf("nixl: write to %s: the region belongs to another agent: %w", p.name, ErrRange)
+	}
+	list := (*out)[:0]
 	for i, s := range spans {
 		if s.Off < 0 || s.Len < 0 || s.Off > r.n || s.Len > r.n-s.Off {
-			return 0, nil, fmt.Errorf("nixl: write to %s: span %d, %d bytes at %d of %d: %w", p.name, i, s.Len, s.Off, r.n, ErrRange)
+			return 0, fmt.Errorf("nixl: write to %s: span %d, %d bytes at %d of %d: %w", p.name, i, s.Len, s.Off, r.n, ErrRange)
 		}
-		list[i] = span{local: r.addr + uint64(s.Off), remote: s.Addr, len: uint64(s.Len)}
+		list = append(list, span{local: r.addr + uint64(s.Off), remote: s.Addr, len: uint64(s.Len)})
 	}
+	*out = list
 	worst := 0 // the first span without a place, in the kind that holds most
 	for k := range p.mem {
 		bad := p.mem[k].place(list)
 		if bad < 0 {
-			return p.mem[k].mem, list, nil
+			return p.mem[k].mem, nil
 		}
 		worst = max(worst, bad)
 	}
-	return 0, nil, fmt.Errorf("nixl: write to %s: span %d, %d bytes at %#x there: %w", p.name, worst, spans[worst].Len, spans[worst].Addr, ErrRange)
+	return 0, fmt.Errorf("nixl: write to %s: span %d, %d bytes at %#x there: %w", p.name, worst, spans[worst].Len, spans[worst].Addr, ErrRange)
 }
 
 // small tells whether a write is posted on its caller's goroutine.
@@ -138,13 +164,17 @@ func (a *Agent) begin(p *Peer, r *Region) (*transfer, error) {
 	return &transfer{peer: p, region: r, done: make(chan struct{})}, nil
 }
 
-// post begins the write and sees a small one through; the others go to the poller.
-func (a *Agent) post(t *transfer, mem MemType, list []span) {
-	s := a.drv.start(a.h, t.peer.name, mem, list)
+// post begins the write and sees it through if it is a small one; the others go to the poller.
+func (a *Agent) post(t *transfer, list *[]span) {
+	s := a.drv.start(a.h, t.peer.name, t.mem, *list)
+	a.lists.Put(list)
 	<-a.posts
+	if s.code == InProgress {
+		t.req = s.req
+		s.code, s.call = a.eager(t), "get_xfer_status"
+	}
 	switch {
 	case s.code == InProgress:
-		t.req = s.req
 		a.poller.add(t)
 	case s.code == Success:
 		a.settle(t, nil, false)
@@ -154,6 +184,19 @@ func (a *Agent) post(t *transfer, mem MemType, list []span) {
 		a.settle(t, &CallError{Call: s.call, Peer: t.peer.name, Code: s.code, Kind: ErrRefused}, false)
 	}
 	a.posted(t)
+}
+
+// eager looks at a write that has just begun, for a short while, and releases it if it has ended.
+func (a *Agent) eager(t *transfer) Code {
+	reqs, status := []handle{t.req}, []Code{InProgress}
+	for end := time.Now().Add(eagerStart); status[0] == InProgress; {
+		if time.Now().After(end) {
+			return InProgress
+		}
+		a.drv.poll(a.h, reqs, status, tick{spin: spin})
+	}
+	_ = a.drv.release(a.h, t.req) // the end is known: a leak inside the library is all that this can tell
+	return status[0]
 }
 
 // posted says that the write is out of its first C calls, and that its request is in the poller's hands if it has one.

@@ -20,6 +20,7 @@ const (
 	capsRetry     = time.Second      // after a page that could not be read
 	smallReply    = 1 << 20          // status pages and error bodies
 	cancelTimeout = 5 * time.Second
+	forgetTimeout = 30 * time.Second // KV that was complete after all is converted first
 )
 
 // Address is where a decode node listens: --decode host:ctrl:http.
@@ -181,6 +182,35 @@ func (d *Decode) readHello(ctx context.Context) (*tilert.Hello, error) {
 		return nil, err
 	}
 	return tilert.ParseHello(frame)
+}
+
+// ReceiverBusy asks whether the node's receive buffer is taken by a transfer that is not complete: the KV of any other request
+// would be refused (spec 2.3). A node that has never told a hello is not asked: it would only be waited for.
+func (d *Decode) ReceiverBusy(ctx context.Context) (bool, error) {
+	if d.Hello() == nil {
+		return false, nil
+	}
+	hello, err := d.readHello(ctx)
+	if err != nil {
+		return false, err
+	}
+	return hello.Busy, nil
+}
+
+// Forget makes the node let go of rid's KV, however much of it has come, and refuse the rest (spec 2.3). There is no call for that
+// alone: it is a decode request that does not wait. done is false when the node is at work, and so has not heard of it.
+func (d *Decode) Forget(ctx context.Context, rid string) (done bool, err error) {
+	body, err := json.Marshal(map[string]any{"rid": rid, "first_token_id": 0, "max_tokens": 1, "timeout_s": 0.001, "stream": false})
+	if err != nil {
+		return false, err
+	}
+	resp, err := d.Do(ctx, &Call{Method: "POST", Path: "/pd/decode", Body: [][]byte{body}, HeadTimeout: forgetTimeout, IdleTimeout: probeTimeout})
+	if err != nil {
+		return false, err
+	}
+	defer resp.Close()
+	_, err = resp.ReadAll(smallReply)
+	return resp.Status != http.StatusTooManyRequests, err
 }
 
 // Status asks which request the node is working on: "" when it is idle.

@@ -19,7 +19,7 @@ func TestBusyNodeIsTriedAgain(t *testing.T) {
 		refuses int
 		within  time.Duration
 	}{
-		{"once more after half a second without queue time", noQueueTime, 1, busyPause + slack*100*time.Millisecond},
+		{"once more after half a second without queue time", noQueueTime, 1, 500*time.Millisecond + slack*100*time.Millisecond},
 		{"soon with queue time", func(*setup) {}, 1, slack * 50 * time.Millisecond},
 		{"more than once with queue time", func(*setup) {}, 4, slack * 300 * time.Millisecond},
 	} {
@@ -49,7 +49,7 @@ func TestNodeThatIsBusyForEverIsGivenUp(t *testing.T) {
 			c := w.ask(body())
 			a := c.end().wantRefused(429, "decode_busy")
 			require.Equal(t, 1, a.reply.RetryAfter)
-			require.GreaterOrEqual(t, c.took, busyPause)
+			require.GreaterOrEqual(t, c.took, 500*time.Millisecond)
 			require.Len(t, w.node.asked(), 2)
 			require.Empty(t, w.node.cancelled(), "a cancel would hit nobody or a stranger")
 			require.Equal(t, 1, w.outcomes(DecodeBusy, 429))
@@ -95,14 +95,24 @@ func TestRequestMovesFromABusyNodeToTheFirstThatGetsFree(t *testing.T) {
 	warm := w.ask(prompt("first")) // on node 0, moves to node 1 and stays there
 	happens(t, "the other node is at work", g.reached)
 	c := w.ask(prompt("second")) // on node 0, which is busy for others
-	await(t, "the second has met the busy node", func() bool { return len(w.node.asked()) > 2 })
+	w.inLine(1)
 	later := w.ask(prompt("third"))
+	tries := len(w.node.asked())
+	await(t, "the second begins one of its longer pauses", func() bool { return len(w.node.asked()) > tries+4 })
+	w.inLine(2)
 	g.open()
 	warm.end().wantOK("Hello")
 	c.end().wantOK("Hello, world")
-	later.end()
-	prompts := w.prefill.prompts()
-	require.Equal(t, []string{"first", "first", "second", "second", "third"}, prompts[:5], "the older one went first")
+	later.end().wantOK("Hello, world")
+	names := map[string]string{} // of requests, by rid
+	for _, p := range w.prefill.came() {
+		names[p.id] = p.body["prompt"].(string)
+	}
+	var served []string
+	for _, rid := range w.nodes[1].rids() {
+		served = append(served, names[rid])
+	}
+	require.Equal(t, []string{"first", "second", "third"}, served, "the older one goes first")
 }
 
 func TestMoveIsNoAttempt(t *testing.T) {
@@ -111,9 +121,10 @@ func TestMoveIsNoAttempt(t *testing.T) {
 			s.nodes = append(s.nodes, nodeSetup{caps: ableToAll})
 		}
 	})
-	last := len(w.nodes) - 1
-	for _, n := range w.nodes[:last] {
+	for _, n := range w.nodes[:maxAttempts] {
 		n.plays(foreign)
 	}
+	w.nodes[maxAttempts].plays(hangsUp) // the first attempt, after as many moves; another one may follow
 	w.ask(blocking).end().wantOK("Hello, world")
+	require.Len(t, w.nodes[maxAttempts+1].asked(), 1)
 }

@@ -78,6 +78,7 @@ func (l *life) postDecode() (status int, answer []byte, f *failure) {
 	resp, err := l.node.Do(l.ctx, &nodes.Call{
 		Method: "POST", Path: leg.Path, Body: leg.Body,
 		HeadTimeout: l.r.opts.KVTimeout, IdleTimeout: l.r.opts.StreamIdleTimeout,
+		Once: true, // who has taken the rid before breaking off has let go of its KV: only a fresh pair can follow
 	})
 	if err != nil {
 		return 0, nil, l.nodeLost(err)

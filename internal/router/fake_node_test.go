@@ -26,17 +26,20 @@ type fakeNode struct {
 	hello int    // max_seq_len, 0: the node says no hello
 	caps  string // page of /capabilities, "": none
 
-	state   sync.Mutex
-	hold    *hold
-	holds   []*hold
-	kv      map[string]bool
-	decodes []map[string]any // bodies of all decode calls
-	refused map[string]bool  // rids that got an answer other than 200
-	cancels []string
-	scripts []nodeScript
-	always  nodeScript
-	linger  *gate // held at by each request that was given up, before its slot is free
-	misuse  []string
+	state    sync.Mutex
+	hold     *hold
+	holds    []*hold
+	kv       map[string]bool
+	decodes  []map[string]any // bodies of all decode calls
+	refused  map[string]bool  // rids that got an answer other than 200
+	cancels  []string
+	forgets  []string // rids whose KV the node was told to let go
+	scripts  []nodeScript
+	always   nodeScript
+	crossing bool  // a client may leave in the moment in which the node ends: the cancel then comes late
+	stranger bool  // when it is idle, it says that it works for somebody else
+	linger   *gate // held at by each request that was given up, before its slot is free
+	misuse   []string
 }
 
 // hold is one request in the slot.
@@ -137,9 +140,12 @@ func (n *fakeNode) serve(w http.ResponseWriter, r *http.Request) {
 	case "/decode_status":
 		n.state.Lock()
 		defer n.state.Unlock()
-		if n.hold != nil {
+		switch {
+		case n.hold != nil:
 			fmt.Fprintf(w, `{"status":"busy","current_rid":%q}`, n.hold.rid)
-		} else {
+		case n.stranger:
+			fmt.Fprint(w, `{"status":"busy","current_rid":"of-somebody-else"}`)
+		default:
 			fmt.Fprint(w, `{"status":"idle","current_rid":null}`)
 		}
 	case "/capabilities":
@@ -164,7 +170,7 @@ func (n *fakeNode) cancel(x *exchange) {
 			continue
 		}
 		known, h.told = true, true
-		if h.ended {
+		if h.ended && !n.crossing {
 			n.wrongLocked("a cancel of %s, which the node had ended", rid)
 		}
 	}
@@ -185,6 +191,11 @@ func (n *fakeNode) cancel(x *exchange) {
 
 func (n *fakeNode) decode(x *exchange) {
 	n.state.Lock()
+	if _, forget := x.body["timeout_s"]; forget { // a call that does not wait: the KV of its rid is let go
+		defer n.state.Unlock()
+		n.forget(x)
+		return
+	}
 	n.decodes = append(n.decodes, x.body)
 	script := n.always
 	if len(n.scripts) > 0 {
@@ -192,6 +203,17 @@ func (n *fakeNode) decode(x *exchange) {
 	}
 	n.state.Unlock()
 	script(&decode{exchange: x, node: n})
+}
+
+func (n *fakeNode) forget(x *exchange) {
+	if n.hold != nil {
+		x.answer(429, `{"error":"busy","current_rid":"`+n.hold.rid+`"}`)
+		return
+	}
+	rid := x.body["rid"].(string)
+	delete(n.kv, rid)
+	n.forgets = append(n.forgets, rid)
+	x.answer(504, `{"error":"kv_transfer_timeout","rid":"`+rid+`"}`)
 }
 
 // admit takes the slot and waits for the KV, which is there when the router does its part. It answers what is refused.

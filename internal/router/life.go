@@ -52,9 +52,10 @@ type life struct {
 	nodeName   string
 	epoch      uint32 // of the node at the grant, see backend
 	prefilled  *engine.Prefilled
-	dispatched bool // a decode POST went out
-	nodeEnded  bool // the node itself has reported an end
-	strike     bool // the attempt counts against the node
+	dispatched bool   // a decode POST went out
+	nodeEnded  bool   // the node itself has reported an end
+	strike     bool   // the attempt counts against the node
+	asked      string // rid of the prefill whose KV may have begun to come, "" when its end is known
 	decode     *nodes.Response
 	line       tilert.Line
 	reply      *openai.Reply

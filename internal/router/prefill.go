@@ -18,7 +18,8 @@ import (
 const maxPrefillAnswer = 16 << 20
 
 // prefill runs the first leg. A connection that breaks before any byte of the answer gets one more try under a new
-// id; an answer, even a bad one, does not, as its KV may be under way.
+// id, unless KV of the first was under way already: it has the buffer. A second break says that the node is going away, and the
+// request waits for it. An answer, even a bad one, is not tried again.
 func (l *life) prefill() (f *failure) {
 	step := l.span.Step("prefill")
 	defer func() { step.End(f.problem()) }()
@@ -35,16 +36,28 @@ func (l *life) prefill() (f *failure) {
 		}
 		f = l.prefillLost(err)
 		var lost *nodes.Error
-		if errors.As(err, &lost) && lost.Phase == nodes.Send && !nodes.IsTimeout(err) && try == 1 {
+		if !errors.As(err, &lost) || lost.Phase != nodes.Send || nodes.IsTimeout(err) {
+			return f
+		}
+		if try == 1 && !l.bufferTaken() {
 			l.r.metrics.Upstream.Retried(retryPrefill)
 			continue
 		}
-		return f
+		l.r.prefill.Failed(err)
+		return f.again(anywhere)
 	}
 }
 
+// bufferTaken says whether the node holds KV that is not complete.
+func (l *life) bufferTaken() bool {
+	busy, err := l.node.ReceiverBusy(l.ctx)
+	return busy && err == nil
+}
+
 func (l *life) askPrefill(step tracing.Span) (answer []byte, status int, err error) {
-	leg := l.r.engine.Prefill(l.req, tilert.NewRequestID(), l.node.Address.Host, l.node.Address.CtrlPort)
+	id := tilert.NewRequestID()
+	l.asked = tilert.DeriveRID(id)
+	leg := l.r.engine.Prefill(l.req, id, l.node.Address.Host, l.node.Address.CtrlPort)
 	resp, err := l.r.prefill.Do(l.ctx, &nodes.Call{
 		Method: "POST", Path: leg.Path, Header: l.prefillHeader(leg.Header, step), Body: leg.Body,
 		HeadTimeout: l.r.opts.PrefillTimeout, IdleTimeout: l.r.opts.StreamIdleTimeout,
@@ -83,6 +96,7 @@ func (l *life) prefillAnswered(status int, answer []byte) *failure {
 		l.countPrompt()
 		return nil
 	case status >= 400 && status < 500:
+		l.asked = "" // nothing was computed
 		return prefillRefused(status, answer)
 	}
 	l.r.failedUpstream(legPrefill, classStatus)

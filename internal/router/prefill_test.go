@@ -120,6 +120,7 @@ func TestPrefillThatBreaksBeforeAnyByteIsTriedOnceMoreUnderANewID(t *testing.T) 
 	w.prefill.script(breaks, breaks)
 	w.ask(blocking).end().wantRefused(502, "prefill_failed")
 	require.Len(t, w.prefill.came(), 4, "no third try")
+	await(t, "the prefill node is used", func() bool { return !w.router.Stats().Paused })
 	w.wantFreeAtOnce()
 }
 

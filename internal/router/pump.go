@@ -107,7 +107,7 @@ func (l *life) stopped(out *flusher) *failure {
 		return l.writeFailed()
 	}
 	l.endLease(idleWait)
-	out.buf = l.reply.Close(out.buf, "stop", nil)
+	out.buf = l.reply.Close(out.buf, "stop", l.times.timing(nil))
 	return l.last(out)
 }
 
@@ -136,7 +136,7 @@ func (l *life) complete(out *flusher) *failure {
 		stopped, f := l.release(out)
 		if stopped {
 			l.endLease(idleWait)
-			out.buf = l.reply.Close(out.buf, "stop", nil)
+			out.buf = l.reply.Close(out.buf, "stop", l.times.timing(nil))
 		}
 		return f
 	case l.line.N == 0 && l.tokens == 1 && l.line.FinishReason == "stop":

@@ -93,6 +93,24 @@ func TestOnlyNodeThatDiedIsWaitedFor(t *testing.T) { // promise 1
 	require.Len(t, w.prefill.came(), 2)
 }
 
+// Invariant 6: the bound is on all waits of a request together.
+func TestFurtherAttemptsWaitWithinTheSameQueueTime(t *testing.T) {
+	w := newPlace(t, func(s *setup) { s.QueueTimeout = time.Second })
+	first, g := w.occupy()
+	w.node.script(streams(begins, func(d *decode) bool {
+		d.node.die()
+		return false
+	}))
+	c := w.ask(blocking)
+	w.inLine(1)
+	time.Sleep(900 * time.Millisecond)
+	g.open()
+	first.end().wantOK("Hello")
+	require.Equal(t, 502, c.end().status)
+	require.GreaterOrEqual(t, c.took, time.Second)
+	require.Less(t, c.took, 1850*time.Millisecond) // and not as long again
+}
+
 func TestWithoutQueueTimeTheOnlyNodeIsNotTriedAgain(t *testing.T) {
 	w := newPlace(t, noQueueTime)
 	w.node.plays(hangsUp)

@@ -19,12 +19,20 @@ func (l *life) endLease(wait time.Duration) {
 	if lease == nil {
 		return
 	}
-	if !l.owns() { // given ahead: nothing was sent to the node
-		l.lease = nil
-		lease.Release()
+	l.lease = nil
+	doubt := ""
+	if !l.dispatched { // else the node itself lets go of it
+		doubt = l.asked
+	}
+	l.asked = ""
+	if !isOwned(lease) { // given ahead: nothing was sent to the node
+		if doubt == "" {
+			lease.Release()
+		} else {
+			l.r.settleAhead(lease, l.node, doubt)
+		}
 		return
 	}
-	l.lease = nil
 	if l.decode != nil {
 		// The node frees its slot after the end of the body, not with its last line.
 		if l.nodeEnded && !l.decode.Drain(idleWait) {
@@ -40,7 +48,7 @@ func (l *life) endLease(wait time.Duration) {
 	}
 	l.node.endSequence()
 	mustCancel := l.dispatched && !l.nodeEnded
-	if !mustCancel && rest == 0 {
+	if !mustCancel && rest == 0 && doubt == "" {
 		l.node.enter(metrics.SlotFree, nil)
 		lease.Release()
 		return
@@ -50,7 +58,7 @@ func (l *life) endLease(wait time.Duration) {
 		rid = l.prefilled.RID
 		l.r.metrics.Requests.Cancelled(max(l.phase(), metrics.KVWait))
 	}
-	settled := l.r.settle(lease, l.node, rid, rest)
+	settled := l.r.settle(lease, l.node, rid, doubt, rest)
 	if wait <= 0 {
 		return
 	}
@@ -62,15 +70,24 @@ func (l *life) endLease(wait time.Duration) {
 	}
 }
 
+func isOwned(lease *queue.Lease) bool {
+	select {
+	case <-lease.Owned():
+		return true
+	default:
+		return false
+	}
+}
+
 // Pauses between two looks at a node that is letting go.
 const (
 	settlePauseMin = time.Millisecond
 	settlePauseMax = 100 * time.Millisecond
 )
 
-// settle gives lease back when its node is idle, after cancelling rid on it ("": there is nothing to cancel) and
-// after a rest. There is no bound: a slot that looks idle may still be written to, and only the node knows.
-func (r *Router) settle(lease *queue.Lease, be *backend, rid string, rest time.Duration) <-chan struct{} {
+// settle gives lease back when its node is idle, after cancelling rid on it ("": there is nothing to cancel), when no part of
+// the KV of doubt ("": there is no doubt) keeps its buffer, and after a rest. There is no bound: a slot that looks idle may still be written to, and only the node knows.
+func (r *Router) settle(lease *queue.Lease, be *backend, rid, doubt string, rest time.Duration) <-chan struct{} {
 	be.enter(metrics.SlotSettle, nil)
 	lease.Settle()
 	done := make(chan struct{}) // closed by the goroutine
@@ -82,6 +99,9 @@ func (r *Router) settle(lease *queue.Lease, be *backend, rid string, rest time.D
 		}()
 		if rid != "" {
 			r.untilIdle(be, rid)
+		}
+		if doubt != "" {
+			r.untilEmpty(be, doubt)
 		}
 		if rest > 0 {
 			sleep(r.background, rest)
@@ -108,6 +128,48 @@ func (r *Router) untilIdle(be *backend, rid string) {
 			return
 		}
 		if !sleep(r.background, pause) {
+			return
+		}
+	}
+}
+
+// settleAhead gives back a lease that was given ahead, when no part of the KV of rid keeps the node's buffer. As long as the
+// node decodes for the request before, it cannot be told to let go of it.
+func (r *Router) settleAhead(lease *queue.Lease, be *backend, rid string) {
+	r.settling.Go(func() { // ended by the end of the request before, or r.stop; awaited by Run
+		defer lease.Release()
+		if busy, err := be.ReceiverBusy(r.background); err != nil || !busy {
+			return
+		}
+		select {
+		case <-lease.Owned():
+		case <-r.background.Done():
+			return
+		}
+		be.enter(metrics.SlotSettle, nil)
+		defer be.enter(metrics.SlotFree, nil)
+		lease.Settle()
+		r.untilEmpty(be, rid)
+	})
+}
+
+// transferGrace is how long a transfer that nobody wants may go on: most come to their end by themselves. A sender that is told to give
+// up asks again for some seconds, and the KV of others waits behind it.
+const transferGrace = time.Second
+
+// untilEmpty returns when no transfer that is not complete has the node's receive buffer. One that has stopped half way would keep it
+// for two minutes, and the KV of others would be refused meanwhile (spec 2.3): the node is told to forget it.
+func (r *Router) untilEmpty(be *backend, rid string) {
+	start, told := time.Now(), false
+	for pause := settlePauseMin; ; pause = min(2*pause, settlePauseMax) {
+		busy, err := be.ReceiverBusy(r.background)
+		if err == nil && busy && !told && time.Since(start) >= transferGrace {
+			told, err = be.Forget(r.background, rid)
+		}
+		if err != nil && r.background.Err() == nil {
+			r.log.Info("KV that nobody wants may keep the buffer", zap.String("node", be.slot.Name()), zap.String("rid", rid), zap.Error(err))
+		}
+		if err != nil || !busy || !sleep(r.background, pause) {
 			return
 		}
 	}

@@ -36,27 +36,39 @@ func (l *life) wait() *failure {
 func (l *life) take(lease *queue.Lease) {
 	l.lease, l.ticket, l.node = lease, lease.Ticket(), l.r.backendOf(lease.Slot())
 	l.nodeName, l.held = l.node.slot.Name(), nil
-	l.prefilled, l.dispatched, l.nodeEnded, l.strike, l.tokens = nil, false, false, false, 0
+	l.prefilled, l.dispatched, l.nodeEnded, l.strike, l.tokens, l.asked = nil, false, false, false, 0, ""
 	l.epoch = l.node.epoch.Load()
 	l.times.granted = time.Now()
 }
 
 // owns says whether the slot is the request's: a lease that was given ahead has it only when the request before has ended.
-func (l *life) owns() bool {
-	select {
-	case <-l.lease.Owned():
-		return true
-	default:
-		return false
+func (l *life) owns() bool { return isOwned(l.lease) }
+
+// own makes sure that the slot is the request's and that its KV is on the node: it waits for the slot of a lease that was
+// given ahead, within the bound on waiting. If the node went away since the grant the KV is gone, and prefill runs again.
+func (l *life) own() *failure {
+	if !l.owns() {
+		if f := l.becomeOwner(); f != nil {
+			return f
+		}
+	}
+	for {
+		epoch := l.node.epoch.Load()
+		switch {
+		case epoch == l.epoch:
+			return nil
+		case !l.node.Up():
+			return decodeFailed(openai.TypeDecodeFailed, "the decode node went away").again(anywhere).because(l.node.Err())
+		}
+		l.epoch = epoch
+		if f := l.prefill(); f != nil {
+			return f
+		}
 	}
 }
 
-// own waits for the slot of a lease that was given ahead, within the bound on waiting. The KV is on the node by then;
-// if the node went away meanwhile, it is gone, and prefill runs again.
-func (l *life) own() *failure {
-	if l.owns() {
-		return nil
-	}
+// becomeOwner waits until the request before has ended.
+func (l *life) becomeOwner() *failure {
 	step := l.span.Step("ahead")
 	start := time.Now()
 	timer := time.NewTimer(l.left())
@@ -68,6 +80,7 @@ func (l *life) own() *failure {
 	}()
 	select {
 	case <-l.lease.Owned():
+		return nil
 	case <-timer.C:
 		return l.expired()
 	case <-l.r.drained:
@@ -75,11 +88,6 @@ func (l *life) own() *failure {
 	case <-l.ctx.Done():
 		return ended(l.ctx)
 	}
-	if epoch := l.node.epoch.Load(); epoch != l.epoch {
-		l.epoch = epoch
-		return l.prefill()
-	}
-	return nil
 }
 
 // noSlot is the refusal of a request that got none.

@@ -51,7 +51,6 @@ type backends struct {
 	prefills  []*http.Request
 	bodies    []string // of prefills
 	working   int
-	cancels   int
 }
 
 func newBackends(t *testing.T) *backends {
@@ -105,12 +104,6 @@ func (b *backends) busy() int {
 	return b.working
 }
 
-func (b *backends) cancelled() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.cancels
-}
-
 func (b *backends) work() func() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,9 +155,6 @@ func (b *backends) serveNode(w http.ResponseWriter, r *http.Request) {
 	case "/capabilities":
 		http.NotFound(w, r)
 	case "/pd/cancel":
-		b.mu.Lock()
-		b.cancels++
-		b.mu.Unlock()
 		w.WriteHeader(404)
 	case "/pd/decode":
 		defer b.work()()

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -102,6 +103,9 @@ type listener struct {
 }
 
 func (l *listener) Accept() (net.Conn, error) {
+	// The connection accepted before this one is served before it, not after: its worker is next to run, and would
+	// otherwise be overtaken by the worker of the next one, as the scheduler runs what was made ready last.
+	runtime.Gosched()
 	nc, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err

@@ -193,6 +193,7 @@ func TestConnectionThatComesIntoADrainIsClosed(t *testing.T) {
 	cs.state(first, fasthttp.StateActive)
 	cs.closeIdle()
 	client, late := net.Pipe()
+	require.NoError(t, client.SetReadDeadline(time.Now().Add(soon)))
 	cs.add(late)
 	_, err = client.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)

@@ -14,21 +14,31 @@ type arena struct {
 	base   uint64
 	layout tilert.Layout
 	region tilert.Region
+	unmap  func() error
 	freed  sync.Once
 }
 
+// newArena lays a buffer out on memory that only this process writes to.
 func newArena(l tilert.Layout, maxSeqLen, shards int) (*arena, error) {
-	size := l.ShardBytes(maxSeqLen, shards)
-	mem, err := mapMemory(int(size) * shards)
+	mem, err := mapMemory(arenaBytes(l, maxSeqLen, shards))
 	if err != nil {
-		return nil, fmt.Errorf("receive buffer of %d bytes: %w", size*int64(shards), err)
+		return nil, fmt.Errorf("receive buffer of %d bytes: %w", arenaBytes(l, maxSeqLen, shards), err)
 	}
+	return layArena(l, maxSeqLen, shards, mem, func() error { return unmapMemory(mem) }), nil
+}
+
+// layArena lays a buffer out on mem, which has arenaBytes. The arena owns it and gives it back by unmap.
+func layArena(l tilert.Layout, maxSeqLen, shards int, mem []byte, unmap func() error) *arena {
 	base := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
 	starts := make([]uint64, shards)
 	for i := range starts {
-		starts[i] = base + uint64(i)*uint64(size)
+		starts[i] = base + uint64(i)*uint64(l.ShardBytes(maxSeqLen, shards))
 	}
-	return &arena{mem: mem, base: base, layout: l, region: l.Region(maxSeqLen, starts...)}, nil
+	return &arena{mem: mem, base: base, layout: l, region: l.Region(maxSeqLen, starts...), unmap: unmap}
+}
+
+func arenaBytes(l tilert.Layout, maxSeqLen, shards int) int {
+	return int(l.ShardBytes(maxSeqLen, shards)) * shards
 }
 
 // at returns n bytes at an absolute address, or false if any of them lies outside.
@@ -48,6 +58,6 @@ func (a *arena) layer(p tilert.Plane, layer int) []byte {
 
 // free gives the memory back, once. Nobody may hold a piece of it any more.
 func (a *arena) free() (err error) {
-	a.freed.Do(func() { err = unmapMemory(a.mem) })
+	a.freed.Do(func() { err = a.unmap() })
 	return err
 }

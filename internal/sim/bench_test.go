@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"pd-router/internal/nixl"
 	"pd-router/internal/tilert"
 
 	"github.com/stretchr/testify/require"
@@ -65,8 +67,13 @@ func BenchmarkRequest(b *testing.B) {
 		{"tiny, one sender, 10 words", PrefillOptions{Profile: "tiny", Senders: 1}, DecodeOptions{Profile: "tiny", Senders: 1}, 10},
 		{"no KV, 10 words", PrefillOptions{KV: KVNone}, DecodeOptions{Profile: "tiny", KV: KVNone}, 10},
 		{"glm5, 5000 words", PrefillOptions{Profile: "glm5"}, DecodeOptions{Profile: "glm5"}, 5000},
+		{"nixl, tiny, 10 words", PrefillOptions{Profile: "tiny", Transport: TransportNIXL}, DecodeOptions{Profile: "tiny", Transport: TransportNIXL}, 10},
+		{"nixl, glm5, 5000 words", PrefillOptions{Profile: "glm5", Transport: TransportNIXL}, DecodeOptions{Profile: "glm5", Transport: TransportNIXL}, 5000},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
+			if bc.po.Transport == TransportNIXL && os.Getenv(nixl.PathVariable) == "" {
+				b.Skip("no NIXL library: run `make deps` or set " + nixl.PathVariable)
+			}
 			one := benchRig(b, bc.po, bc.do)
 			seq := one(bc.words, 20)
 			if bc.po.Profile == "glm5" {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pd-router/internal/nixl"
 	"pd-router/internal/tilert"
 
 	"github.com/valyala/fasthttp"
@@ -26,9 +27,9 @@ type Decode struct {
 	life     *life
 	http     *listener
 	ctrl     *listener
-	data     *listener
 	recv     *receiver
 	buffer   *arena
+	via      choice
 	served   chan struct{} // closed when Serve has returned
 	serving  atomic.Bool
 
@@ -55,7 +56,7 @@ func NewDecode(o DecodeOptions) (*Decode, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Decode{o: o, caps: map[string]bool{}, life: newLife(), served: make(chan struct{})}
+	d := &Decode{o: o, caps: map[string]bool{}, life: newLife(), via: choice{want: o.Transport, load: loadNIXL}, served: make(chan struct{})}
 	if d.layout, d.protocol, err = shape(o.Profile, o.KVDType, o.Generation); err != nil {
 		return nil, err
 	}
@@ -76,17 +77,38 @@ func (d *Decode) Listen() (err error) {
 	if d.ctrl, err = d.life.listen(d.o.Ctrl); err != nil {
 		return errors.Join(err, d.http.Close())
 	}
-	host, _, _ := net.SplitHostPort(d.ctrl.Addr().String())
-	if d.data, err = d.life.listen(net.JoinHostPort(host, "0")); err != nil {
+	in, err := d.openBuffer()
+	if err != nil {
 		return errors.Join(err, d.http.Close(), d.ctrl.Close())
 	}
-	if d.buffer, err = newArena(d.layout, d.o.MaxSeqLen, d.o.Shards); err != nil {
-		return errors.Join(err, d.http.Close(), d.ctrl.Close(), d.data.Close())
-	}
 	d.recv = newReceiver(d.layout, d.protocol, d.o, d.buffer)
-	d.recv.in = &tcpInlet{ln: d.data, arena: d.buffer, bad: func() { d.failed.Add(1) }}
+	d.recv.in = in
 	return nil
 }
+
+// openBuffer makes the receive buffer, and the transport by which it is reached.
+func (d *Decode) openBuffer() (inlet, error) {
+	var registered *nixlInlet
+	ok, err := d.via.tryNIXL(func(lib *nixl.Library) (err error) {
+		d.buffer, registered, err = newNIXLArena(lib, d.layout, d.o.MaxSeqLen, d.o.Shards)
+		return err
+	})
+	if err != nil || ok {
+		return registered, err
+	}
+	host, _, _ := net.SplitHostPort(d.ctrl.Addr().String())
+	data, err := d.life.listen(net.JoinHostPort(host, "0"))
+	if err != nil {
+		return nil, err
+	}
+	if d.buffer, err = newArena(d.layout, d.o.MaxSeqLen, d.o.Shards); err != nil {
+		return nil, errors.Join(err, data.Close())
+	}
+	return &tcpInlet{ln: data, arena: d.buffer, bad: func() { d.failed.Add(1) }}, nil
+}
+
+// Transport tells how KV bytes come, and why in that way. It is known once the node listens.
+func (d *Decode) Transport() string { return d.via.made }
 
 // HTTPAddr returns host:port of the HTTP port.
 func (d *Decode) HTTPAddr() string { return d.http.Addr().String() }
@@ -110,7 +132,7 @@ func (d *Decode) Serve(ctx context.Context) error {
 	ports.Go(d.recv.in.serve)
 	ports.Wait()
 	d.life.work.Wait()
-	return d.buffer.free()
+	return d.buffer.free() // which fails while the transport may still write
 }
 
 // stop makes Serve return.

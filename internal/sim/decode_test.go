@@ -326,7 +326,7 @@ func TestLogProbsOfTheTextEngine(t *testing.T) {
 
 func TestADataPortRefusesWhatIsOutside(t *testing.T) {
 	r := newRig(t, PrefillOptions{}, DecodeOptions{})
-	c := dial(t, r.d.data.Addr().String())
+	c := dial(t, r.d.recv.in.(*tcpInlet).ln.Addr().String())
 	head := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, r.d.buffer.base-8), 16)
 	_, err := c.Write(append(head, make([]byte, 16)...))
 	require.NoError(t, err)

@@ -15,15 +15,17 @@ import (
 )
 
 func TestAPromptBecomesAReply(t *testing.T) {
-	r := newRig(t, PrefillOptions{}, DecodeOptions{})
-	got := r.ask("say:Hello, the weather in Paris is sunny.", nil, nil)
-	assert.Equal(t, "Hello, the weather in Paris is sunny.", got.text(), got.Body)
-	assert.Equal(t, "stop", got.Finish)
-	assert.Equal(t, len(got.IDs), got.N)
-	assert.Positive(t, got.SeqLen)
-	assert.Equal(t, uint64(0), r.d.Counters().ChecksFailed)
-	assert.Equal(t, uint64(tinyProfile.Bytes(got.SeqLen)), r.p.Counters().Bytes)
-	r.idle()
+	eachTransport(t, func(t *testing.T, transport string) {
+		r := newRig(t, PrefillOptions{Transport: transport}, DecodeOptions{Transport: transport})
+		got := r.ask("say:Hello, the weather in Paris is sunny.", nil, nil)
+		assert.Equal(t, "Hello, the weather in Paris is sunny.", got.text(), got.Body)
+		assert.Equal(t, "stop", got.Finish)
+		assert.Equal(t, len(got.IDs), got.N)
+		assert.Positive(t, got.SeqLen)
+		assert.Equal(t, uint64(0), r.d.Counters().ChecksFailed)
+		assert.Equal(t, uint64(tinyProfile.Bytes(got.SeqLen)), r.p.Counters().Bytes)
+		r.idle()
+	})
 }
 
 // Invariant 2: each way in which KV can be wrong fails the request, with a text that says what is wrong.
@@ -36,16 +38,18 @@ func TestWrongKVFailsTheRequest(t *testing.T) {
 		kvShort:  "PE plane, layer 0, token",
 	} {
 		t.Run(fault, func(t *testing.T) {
-			r := newRig(t, PrefillOptions{Faults: []string{fault + "=1/2"}}, DecodeOptions{})
-			require.Equal(t, "stop", r.ask("say:a good one first", nil, nil).Finish)
-			for _, stream := range []bool{true, false} {
-				got := r.ask("say:and a bad one of a quite different length", nil, object{"stream": stream})
-				assert.Equal(t, 500, got.Status)
-				assert.Contains(t, got.Error, want)
-				assert.Contains(t, got.Body, `"rid"`)
-				require.Equal(t, 200, r.ask("say:good again", nil, nil).Status)
-			}
-			assert.Equal(t, uint64(2), r.d.Counters().ChecksFailed)
+			eachTransport(t, func(t *testing.T, transport string) {
+				r := newRig(t, PrefillOptions{Faults: []string{fault + "=1/2"}, Transport: transport}, DecodeOptions{Transport: transport})
+				require.Equal(t, "stop", r.ask("say:a good one first", nil, nil).Finish)
+				for _, stream := range []bool{true, false} {
+					got := r.ask("say:and a bad one of a quite different length", nil, object{"stream": stream})
+					assert.Equal(t, 500, got.Status)
+					assert.Contains(t, got.Error, want)
+					assert.Contains(t, got.Body, `"rid"`)
+					require.Equal(t, 200, r.ask("say:good again", nil, nil).Status)
+				}
+				assert.Equal(t, uint64(2), r.d.Counters().ChecksFailed)
+			})
 		})
 	}
 }
@@ -60,24 +64,28 @@ func TestAFirstTokenThatPrefillDidNotSampleFailsTheRequest(t *testing.T) {
 
 // A complete transfer may be replaced before it was read: what the decode node then finds is another request's.
 func TestKVThatWasOverwrittenIsFound(t *testing.T) {
-	r := newRig(t, PrefillOptions{}, DecodeOptions{})
-	a := r.prefill("say:I come first", nil)
-	require.Eventually(t, func() bool { return r.p.Counters().Handoffs == 1 }, 5*time.Second, time.Millisecond)
-	r.prefill("say:and I overwrite you", nil)
-	require.Eventually(t, func() bool { return r.p.Counters().Handoffs == 2 }, 5*time.Second, time.Millisecond)
-	got := r.decode(a.RID, a.First, nil)
-	assert.Equal(t, 500, got.Status)
-	assert.Contains(t, got.Error, "another request")
+	eachTransport(t, func(t *testing.T, transport string) {
+		r := newRig(t, PrefillOptions{Transport: transport}, DecodeOptions{Transport: transport})
+		a := r.prefill("say:I come first", nil)
+		require.Eventually(t, func() bool { return r.p.Counters().Handoffs == 1 }, 5*time.Second, time.Millisecond)
+		r.prefill("say:and I overwrite you", nil)
+		require.Eventually(t, func() bool { return r.p.Counters().Handoffs == 2 }, 5*time.Second, time.Millisecond)
+		got := r.decode(a.RID, a.First, nil)
+		assert.Equal(t, 500, got.Status)
+		assert.Contains(t, got.Error, "another request")
+	})
 }
 
 func TestLostKVIsATimeout(t *testing.T) {
 	for _, fault := range []string{kvLost, kvNone} {
-		r := newRig(t, PrefillOptions{Faults: []string{fault}}, DecodeOptions{})
-		p := r.prefill("say:Hello", nil)
-		got := r.decode(p.RID, p.First, object{"timeout_s": 0.2})
-		assert.Equal(t, 504, got.Status)
-		assert.JSONEq(t, `{"error":"kv_transfer_timeout","rid":"`+p.RID+`"}`, got.Body)
-		r.idle()
+		eachTransport(t, func(t *testing.T, transport string) {
+			r := newRig(t, PrefillOptions{Faults: []string{fault}, Transport: transport}, DecodeOptions{Transport: transport})
+			p := r.prefill("say:Hello", nil)
+			got := r.decode(p.RID, p.First, object{"timeout_s": 0.2})
+			assert.Equal(t, 504, got.Status)
+			assert.JSONEq(t, `{"error":"kv_transfer_timeout","rid":"`+p.RID+`"}`, got.Body)
+			r.idle()
+		})
 	}
 }
 
@@ -98,9 +106,12 @@ func TestEveryLayoutMovesItsBytes(t *testing.T) {
 		{"pipelined, with a prompt that takes a while", PrefillOptions{TokensPerSecond: 500, Pipeline: true}, DecodeOptions{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, tc.po, tc.do)
-			got := r.ask("say:Hello there, "+strings.Repeat("word ", 60), nil, nil)
-			assert.Equal(t, "Hello there, "+strings.Repeat("word ", 60), got.text(), got.Body)
+			eachTransport(t, func(t *testing.T, transport string) {
+				tc.po.Transport, tc.do.Transport = transport, transport
+				r := newRig(t, tc.po, tc.do)
+				got := r.ask("say:Hello there, "+strings.Repeat("word ", 60), nil, nil)
+				assert.Equal(t, "Hello there, "+strings.Repeat("word ", 60), got.text(), got.Body)
+			})
 		})
 	}
 }
@@ -225,7 +236,7 @@ func TestTheControlPortSpeaksToAnySender(t *testing.T) {
 		require.NoError(t, err)
 		h, err := tilert.ParseHello(b)
 		require.NoError(t, err)
-		assert.Equal(t, []any{tilert.Protocol2, 2, transportTCP, r.d.data.port()}, []any{h.Protocol, h.Senders, h.Transport, h.DataPort})
+		assert.Equal(t, []any{tilert.Protocol2, 2, TransportTCP, r.d.recv.in.(*tcpInlet).ln.port()}, []any{h.Protocol, h.Senders, h.Transport, h.DataPort})
 		require.NoError(t, tilert.WriteFrame(c, tilert.Request{RID: p.RID, Rank: rank, SeqLen: 4}))
 		b, err = tilert.ReadFrame(c, nil)
 		require.NoError(t, err)

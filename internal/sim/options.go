@@ -20,14 +20,21 @@ const (
 	KVNone    = "none"    // both: nothing is sent, nothing is waited for
 )
 
+// Ways in which KV bytes move.
+const (
+	TransportAuto = "auto" // nixl if its library can be used, else tcp
+	TransportNIXL = "nixl" // as the real nodes do: into registered memory, by the NIXL library
+	TransportTCP  = "tcp"  // the simulators' own: a data port beside the control port
+)
+
 // Engines of a decode node.
 const (
 	EngineText = "text" // says what the prefill node composed
 	EngineStub = "stub" // the stub engine of the real node: first token, 11, 22, 33
 )
 
-// PrefillOptions describe a prefill node. The zero value is a node that takes no time, on a free port of loopback;
-// DefaultPrefillOptions are those of the command line.
+// PrefillOptions describe a prefill node. The zero value is a node that takes no time, on a free port of loopback, with
+// the transport tcp; DefaultPrefillOptions are those of the command line.
 type PrefillOptions struct {
 	// Address host:port to listen on. Port 0 takes any free one.
 	Listen string
@@ -45,6 +52,8 @@ type PrefillOptions struct {
 	MaxModelLen int
 	// What happens with KV bytes: write sends all of them, control only shakes hands, none does nothing.
 	KV string
+	// How KV bytes move: nixl, tcp (a port of the simulators' own), or auto: nixl if its library is found (PD_ROUTER_NIXL_LIBRARY names it), and tcp for nodes that have no other.
+	Transport string
 	// Begin to send when the last chunk of the prompt is computed, layer by layer, and not after the reply.
 	Pipeline bool
 	// Prompt tokens computed a second, for all requests together. 0 takes no time.
@@ -67,7 +76,7 @@ type PrefillOptions struct {
 func DefaultPrefillOptions() PrefillOptions {
 	return PrefillOptions{
 		Listen: "127.0.0.1:8000", Models: []string{"glm5"}, Profile: "glm5", KVDType: "fp8_ds_mla", Generation: "N", Senders: tilert.DefaultSenders,
-		MaxModelLen: 202752, KV: KVWrite, Pipeline: true, TokensPerSecond: 30000, Latency: 20 * time.Millisecond, CachedShare: -1,
+		MaxModelLen: 202752, KV: KVWrite, Transport: TransportAuto, Pipeline: true, TokensPerSecond: 30000, Latency: 20 * time.Millisecond, CachedShare: -1,
 	}
 }
 
@@ -81,6 +90,7 @@ func (o *PrefillOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Senders, "senders", o.Senders, "Ranks that send KV, 1 to 8. The decode node must expect as many. Generation V5 has one.")
 	fs.IntVar(&o.MaxModelLen, "max-model-len", o.MaxModelLen, "Longest prompt with its reply, in tokens.")
 	fs.StringVar(&o.KV, "kv", o.KV, "What happens with KV bytes: write sends all of them, control only shakes hands, none does nothing.")
+	fs.StringVar(&o.Transport, "transport", o.Transport, "How KV bytes move: nixl, tcp (a port of the simulators' own), or auto: nixl if its library is found (PD_ROUTER_NIXL_LIBRARY names it), and tcp for nodes that have no other.")
 	fs.BoolVar(&o.Pipeline, "pipeline", o.Pipeline, "Begin to send when the last chunk of the prompt is computed, layer by layer, and not after the reply.")
 	fs.Float64Var(&o.TokensPerSecond, "tokens-per-second", o.TokensPerSecond, "Prompt tokens computed a second, for all requests together. 0 takes no time.")
 	fs.DurationVar(&o.Latency, "latency", o.Latency, "Time that every request takes besides.")
@@ -91,12 +101,12 @@ func (o *PrefillOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Faults, "fault", o.Faults, "Misbehave: kind=share or kind=1/n for every nth request, may be repeated. Kinds: refuse, reset, hang, truncate, garbage, slow; of the KV bytes kv-flip, kv-rid, kv-offset, kv-size, kv-short, kv-lost, kv-none.")
 }
 
-// DecodeOptions describe a decode node. The zero value is a node that takes no time, on free ports of loopback;
-// DefaultDecodeOptions are those of the command line.
+// DecodeOptions describe a decode node. The zero value is a node that takes no time, on free ports of loopback, with the
+// transport tcp; DefaultDecodeOptions are those of the command line.
 type DecodeOptions struct {
 	// Address host:port of the HTTP port. Port 0 takes any free one.
 	HTTP string
-	// Address host:port of the control port. Port 0 takes any free one. A free port beside it takes the KV bytes.
+	// Address host:port of the control port. Port 0 takes any free one. With the transport tcp a free port beside it takes the KV bytes.
 	Ctrl string
 	// Shape of the KV cache: glm5, glm5_2, dsv32, or tiny, a small one for demonstrations.
 	Profile string
@@ -112,6 +122,8 @@ type DecodeOptions struct {
 	MaxSeqLen int
 	// What is done with KV bytes: check waits for them and checks each, trust only waits, none does not wait.
 	KV string
+	// How KV bytes come: nixl, tcp (a port of the simulators' own), or auto: nixl if its library is found (PD_ROUTER_NIXL_LIBRARY names it), else tcp.
+	Transport string
 	// Engine: text says what the prefill node composed, stub answers first token, 11, 22, 33 and trusts the KV.
 	Engine string
 	// What the engine claims to support, of penalties, ignore_eos and logprobs.
@@ -142,7 +154,7 @@ type DecodeOptions struct {
 func DefaultDecodeOptions() DecodeOptions {
 	return DecodeOptions{
 		HTTP: "127.0.0.1:5557", Ctrl: "127.0.0.1:5556", Profile: "glm5", KVDType: "fp8_ds_mla", Generation: "N", Senders: tilert.DefaultSenders,
-		Shards: 1, MaxSeqLen: 202752, KV: KVCheck, Engine: EngineText, Capabilities: []string{"ignore_eos", "logprobs", "penalties"},
+		Shards: 1, MaxSeqLen: 202752, KV: KVCheck, Transport: TransportAuto, Engine: EngineText, Capabilities: []string{"ignore_eos", "logprobs", "penalties"},
 		TokensPerSecond: 500, CancelPoll: 500 * time.Millisecond, Drain: 30 * time.Second, Age: tilert.TenancyAge,
 	}
 }
@@ -150,7 +162,7 @@ func DefaultDecodeOptions() DecodeOptions {
 // AddFlags declares a flag for each field, with the field's present value as default.
 func (o *DecodeOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HTTP, "http", o.HTTP, "Address host:port of the HTTP port. Port 0 takes any free one.")
-	fs.StringVar(&o.Ctrl, "ctrl", o.Ctrl, "Address host:port of the control port. Port 0 takes any free one. A free port beside it takes the KV bytes.")
+	fs.StringVar(&o.Ctrl, "ctrl", o.Ctrl, "Address host:port of the control port. Port 0 takes any free one. With the transport tcp a free port beside it takes the KV bytes.")
 	fs.StringVar(&o.Profile, "model", o.Profile, "Shape of the KV cache: glm5, glm5_2, dsv32, or tiny, a small one for demonstrations.")
 	fs.StringVar(&o.KVDType, "kv-cache-dtype", o.KVDType, "Element type of the KV cache: fp8_ds_mla, bf16 or fp8_rocm.")
 	fs.StringVar(&o.Generation, "generation", o.Generation, "Generation of the nodes: N (protocol 2) or V5 (protocol 1).")
@@ -158,6 +170,7 @@ func (o *DecodeOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Shards, "shards", o.Shards, "Pieces that the receive buffer consists of, 1 to 8.")
 	fs.IntVar(&o.MaxSeqLen, "max-seq-len", o.MaxSeqLen, "Longest prompt that the receive buffer holds, and the window of the engine, in tokens.")
 	fs.StringVar(&o.KV, "kv", o.KV, "What is done with KV bytes: check waits for them and checks each, trust only waits, none does not wait.")
+	fs.StringVar(&o.Transport, "transport", o.Transport, "How KV bytes come: nixl, tcp (a port of the simulators' own), or auto: nixl if its library is found (PD_ROUTER_NIXL_LIBRARY names it), else tcp.")
 	fs.StringVar(&o.Engine, "engine", o.Engine, "Engine: text says what the prefill node composed, stub answers first token, 11, 22, 33 and trusts the KV.")
 	fs.StringSliceVar(&o.Capabilities, "capabilities", o.Capabilities, "What the engine claims to support, of penalties, ignore_eos and logprobs.")
 	fs.Float64Var(&o.TokensPerSecond, "tokens-per-second", o.TokensPerSecond, "Tokens a second. 0 takes no time.")
@@ -182,6 +195,7 @@ func (o PrefillOptions) withDefaults() (PrefillOptions, error) {
 	fill(&o.Senders, d.Senders)
 	fill(&o.MaxModelLen, d.MaxModelLen)
 	fill(&o.KV, d.KV)
+	fill(&o.Transport, TransportTCP)
 	if len(o.Models) == 0 {
 		o.Models = d.Models
 	}
@@ -190,6 +204,7 @@ func (o PrefillOptions) withDefaults() (PrefillOptions, error) {
 	}
 	return o, firstError(
 		oneOf("--kv", o.KV, KVWrite, KVControl, KVNone),
+		oneOf("--transport", o.Transport, TransportAuto, TransportNIXL, TransportTCP),
 		between("--senders", o.Senders, 1, 8),
 		between("--jitter", o.Jitter, 0, 1),
 	)
@@ -206,6 +221,7 @@ func (o DecodeOptions) withDefaults() (DecodeOptions, error) {
 	fill(&o.Shards, d.Shards)
 	fill(&o.MaxSeqLen, d.MaxSeqLen)
 	fill(&o.KV, d.KV)
+	fill(&o.Transport, TransportTCP)
 	fill(&o.Engine, d.Engine)
 	fill(&o.CancelPoll, d.CancelPoll)
 	fill(&o.Drain, d.Drain)
@@ -215,6 +231,9 @@ func (o DecodeOptions) withDefaults() (DecodeOptions, error) {
 	}
 	if o.Engine == EngineStub && o.KV == KVCheck {
 		o.KV = KVTrust
+	}
+	if o.KV == KVNone && o.Transport == TransportAuto {
+		o.Transport = TransportTCP // no bytes come, so no library is looked for
 	}
 	if o.Generation == "V5" {
 		o.Senders = 1 // older nodes know of no others
@@ -228,6 +247,7 @@ func (o DecodeOptions) withDefaults() (DecodeOptions, error) {
 	}
 	return o, firstError(
 		oneOf("--kv", o.KV, KVCheck, KVTrust, KVNone),
+		oneOf("--transport", o.Transport, TransportAuto, TransportNIXL, TransportTCP),
 		oneOf("--engine", o.Engine, EngineText, EngineStub),
 		between("--senders", o.Senders, 1, 8),
 		between("--shards", o.Shards, 1, 8),

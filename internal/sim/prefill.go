@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pd-router/internal/nixl"
 	"pd-router/internal/tilert"
 
 	"github.com/valyala/fasthttp"
@@ -21,6 +22,7 @@ type Prefill struct {
 	life     *life
 	http     *listener
 	kv       *connector
+	via      choice
 	prefix   *prefixCache
 	served   chan struct{} // closed when Serve has returned
 	serving  atomic.Bool
@@ -54,7 +56,9 @@ func NewPrefill(o PrefillOptions) (*Prefill, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Prefill{o: o, life: newLife(), prefix: newPrefixCache(), served: make(chan struct{}), began: time.Now()}
+	p := &Prefill{
+		o: o, life: newLife(), prefix: newPrefixCache(), via: choice{want: o.Transport, load: loadNIXL}, served: make(chan struct{}), began: time.Now(),
+	}
 	if p.layout, p.protocol, err = shape(o.Profile, o.KVDType, o.Generation); err != nil {
 		return nil, err
 	}
@@ -65,11 +69,42 @@ func NewPrefill(o PrefillOptions) (*Prefill, error) {
 	return p, nil
 }
 
-// Listen opens the port. The address is known from then on.
+// Listen opens the port and the transport. The address is known from then on.
 func (p *Prefill) Listen() (err error) {
-	p.http, err = p.life.listen(p.o.Listen)
+	if err := p.openTransport(); err != nil {
+		return err
+	}
+	if p.http, err = p.life.listen(p.o.Listen); err != nil {
+		return errors.Join(err, p.kv.close())
+	}
+	return nil
+}
+
+// openTransport gives the ranks what they write with. Where the choice is left open that is all there is.
+func (p *Prefill) openTransport() error {
+	if p.o.KV != KVWrite {
+		p.via.made = p.o.Transport + " (no bytes)"
+		p.kv.outs = []outlet{noOutlet(p.o.Transport)}
+		if p.o.Transport == TransportAuto {
+			p.kv.outs = []outlet{noOutlet(TransportNIXL), noOutlet(TransportTCP)}
+		}
+		return nil
+	}
+	ok, err := p.via.tryNIXL(func(lib *nixl.Library) error {
+		out, err := newNIXLOutlet(p.life.ctx, lib, p.layout, p.o.MaxModelLen, p.o.Senders)
+		if err == nil {
+			p.kv.outs = append(p.kv.outs, out)
+		}
+		return err
+	})
+	if err == nil && (!ok || p.o.Transport == TransportAuto) {
+		p.kv.outs = append(p.kv.outs, tcpOutlet{})
+	}
 	return err
 }
+
+// Transport tells how KV bytes leave, and why in that way. It is known once the node listens.
+func (p *Prefill) Transport() string { return p.via.made }
 
 // Addr returns host:port.
 func (p *Prefill) Addr() string { return p.http.Addr().String() }
@@ -85,7 +120,7 @@ func (p *Prefill) Serve(ctx context.Context) error {
 	p.kv.start()
 	p.http.serveHTTP(p.handle)
 	p.life.work.Wait()
-	return nil
+	return p.kv.close()
 }
 
 func (p *Prefill) stop() {
@@ -93,7 +128,7 @@ func (p *Prefill) stop() {
 	_ = p.http.Close()
 }
 
-// Close ends the node and waits until Serve has returned.
+// Close ends the node and waits until Serve has returned. Without Serve it gives back what Listen took.
 func (p *Prefill) Close() error {
 	if p.http == nil {
 		return nil
@@ -101,8 +136,9 @@ func (p *Prefill) Close() error {
 	p.stop()
 	if p.serving.Load() {
 		<-p.served
+		return nil
 	}
-	return nil
+	return p.kv.close()
 }
 
 // Counters returns the sums so far.

@@ -38,8 +38,8 @@ type connector struct {
 	layout   tilert.Layout
 	protocol tilert.Protocol
 	senders  int
-	bytesPS  float64 // bytes a second of all ranks together, 0 is no limit
-	out      outlet
+	bytesPS  float64  // bytes a second of all ranks together, 0 is no limit
+	outs     []outlet // the transports that it has, the best first
 	life     *life
 	queues   []rankQueue
 	sent     atomic.Uint64 // bytes
@@ -53,7 +53,7 @@ type rankQueue struct {
 }
 
 func newConnector(l tilert.Layout, p tilert.Protocol, senders int, gbps float64, life *life) *connector {
-	c := &connector{layout: l, protocol: p, senders: senders, bytesPS: gbps * 1e9, out: tcpOutlet{}, life: life}
+	c := &connector{layout: l, protocol: p, senders: senders, bytesPS: gbps * 1e9, life: life}
 	c.queues = make([]rankQueue, senders)
 	for rank := range c.queues {
 		c.queues[rank].wake = make(chan struct{}, 1)
@@ -66,6 +66,14 @@ func (c *connector) start() {
 	for rank := range c.queues {
 		c.life.work.Go(func() { c.work(rank) })
 	}
+}
+
+// close ends the transports. No rank works any more.
+func (c *connector) close() (err error) {
+	for _, out := range c.outs {
+		err = errors.Join(err, out.close())
+	}
+	return err
 }
 
 // push hands a request to all ranks.
@@ -113,25 +121,30 @@ func (c *connector) work(rank int) {
 func (c *connector) send(h *handoff, rank int) error {
 	s := &tilert.Sender{
 		Request: tilert.Request{RID: h.rid, Rank: rank, SeqLen: h.content.tokens},
-		Want:    tilert.Want{Protocol: c.protocol, LayoutVersion: c.layout.Version, Senders: c.senders, Transport: c.out.name()},
+		Want:    tilert.Want{Protocol: c.protocol, LayoutVersion: c.layout.Version, Senders: c.senders},
 	}
 	if c.protocol == tilert.Protocol1 {
 		s.Want.Senders = 0
 	}
-	for {
-		err := c.attempt(h, s)
+	for outs := c.outs; ; {
+		s.Want.Transport = outs[0].name()
+		err := c.attempt(h, s, outs[0])
+		var other *tilert.HelloError
 		var again *tilert.RetryError
-		if !errors.As(err, &again) {
+		switch {
+		case errors.As(err, &other) && other.Field == "transport" && len(outs) > 1:
+			outs = outs[1:]
+		case !errors.As(err, &again):
 			return err
-		}
-		if !sleep(h.ctx, again.Pause) {
+		case !sleep(h.ctx, again.Pause):
 			return context.Cause(h.ctx)
 		}
 	}
 }
 
-// attempt is one connection.
-func (c *connector) attempt(h *handoff, s *tilert.Sender) error {
+// attempt is one connection. It stays open while bytes are on their way, even if the request has been aborted: as long as
+// the receiver sees a writer it gives the buffer to nobody else.
+func (c *connector) attempt(h *handoff, s *tilert.Sender, out outlet) error {
 	var d net.Dialer
 	conn, err := d.DialContext(h.ctx, "tcp4", net.JoinHostPort(h.host, strconv.Itoa(h.port)))
 	if err != nil {
@@ -142,14 +155,19 @@ func (c *connector) attempt(h *handoff, s *tilert.Sender) error {
 		stop()
 		_ = conn.Close()
 	}()
-	return s.Converse(deadlineConn{conn, dataTimeout}, func(hello *tilert.Hello) error { return c.write(h, hello, s.Rank) })
+	return s.Converse(deadlineConn{conn, dataTimeout}, func(hello *tilert.Hello) error {
+		if !stop() {
+			return context.Cause(h.ctx)
+		}
+		return c.write(h, hello, s.Rank, out)
+	})
 }
 
 // errLost is the end of a rank that the fault kv-lost kills.
 var errLost = errors.New("this rank dies here")
 
 // write moves the rank's layers, each when it has been computed.
-func (c *connector) write(h *handoff, hello *tilert.Hello, rank int) error {
+func (c *connector) write(h *handoff, hello *tilert.Hello, rank int, out outlet) error {
 	dst := hello.Region()
 	if err := c.layout.CheckRegion(dst, h.content.tokens); err != nil {
 		return err
@@ -160,22 +178,29 @@ func (c *connector) write(h *handoff, hello *tilert.Hello, rank int) error {
 		}
 		return nil
 	}
-	st, err := c.out.open(h.ctx, h.host, hello)
+	st, err := out.open(h.ctx, h.host, h.port, hello)
 	if err != nil {
 		return err
 	}
 	defer st.close()
-	began, moved := time.Now(), int64(0)
-	for _, layer := range c.layout.RankLayers(rank, c.senders) {
-		if !sleep(h.ctx, time.Until(h.ready(layer))) {
+	var began time.Time // of the first byte
+	moved := int64(0)
+	for layers := c.layout.RankLayers(rank, c.senders); len(layers) > 0; {
+		if !sleep(h.ctx, time.Until(h.ready(layers[0]))) {
 			return context.Cause(h.ctx)
 		}
-		for _, w := range c.layout.LayerWrites(dst, dst, layer, h.content.tokens) {
-			if err := c.piece(st, h, w); err != nil {
-				return err
-			}
-			moved += int64(w.Len)
+		if moved == 0 {
+			began = time.Now()
 		}
+		n := 1
+		for n < len(layers) && !time.Now().Before(h.ready(layers[n])) {
+			n++
+		}
+		size, err := c.group(st, h, dst, layers[:n])
+		if err != nil {
+			return err
+		}
+		moved, layers = moved+size, layers[n:]
 		if c.bytesPS > 0 {
 			due := began.Add(time.Duration(float64(moved*int64(c.senders)) / c.bytesPS * float64(time.Second)))
 			if !sleep(h.ctx, time.Until(due)) {
@@ -191,6 +216,22 @@ func (c *connector) write(h *handoff, hello *tilert.Hello, rank int) error {
 		return errLost
 	}
 	return nil
+}
+
+// group sends layers that are ready together, as the real connector does.
+func (c *connector) group(st stream, h *handoff, dst tilert.Region, layers []int) (size int64, err error) {
+	for _, layer := range layers {
+		if h.ctx.Err() != nil {
+			return size, context.Cause(h.ctx)
+		}
+		for _, w := range c.layout.LayerWrites(dst, dst, layer, h.content.tokens) {
+			if err := c.piece(st, h, w); err != nil {
+				return size, err
+			}
+			size += int64(w.Len)
+		}
+	}
+	return size, st.group()
 }
 
 // piece sends one write, with the fault that the request has. Faults of single pieces hit the PE plane of layer 0.

@@ -19,9 +19,8 @@ import (
 // bytes. A head of length 0 asks for an answer, a single byte: all pieces before it are in memory.
 
 const (
-	transportTCP = "tcp"
-	pieceHead    = 16
-	dataTimeout  = 60 * time.Second // without a byte
+	pieceHead   = 16
+	dataTimeout = 60 * time.Second // without a byte
 )
 
 // tcpInlet takes writes on a data port.
@@ -32,7 +31,7 @@ type tcpInlet struct {
 }
 
 func (in *tcpInlet) announce(h *tilert.Hello) {
-	h.Transport, h.DataPort = transportTCP, in.ln.port()
+	h.Transport, h.DataPort = TransportTCP, in.ln.port()
 }
 
 func (in *tcpInlet) serve()       { in.ln.each(in.take) }
@@ -79,9 +78,10 @@ func (in *tcpInlet) take(c net.Conn) {
 // tcpOutlet reaches data ports.
 type tcpOutlet struct{}
 
-func (tcpOutlet) name() string { return transportTCP }
+func (tcpOutlet) name() string { return TransportTCP }
+func (tcpOutlet) close() error { return nil }
 
-func (tcpOutlet) open(ctx context.Context, host string, h *tilert.Hello) (stream, error) {
+func (tcpOutlet) open(ctx context.Context, host string, _ int, h *tilert.Hello) (stream, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp4", net.JoinHostPort(host, strconv.Itoa(h.DataPort)))
 	if err != nil {
@@ -123,6 +123,9 @@ func (s *tcpStream) write(w tilert.Write, row int, fill func(part []byte, from i
 	}
 	return nil
 }
+
+// group leaves the bytes in the buffer, which goes out when it is full.
+func (s *tcpStream) group() error { return nil }
 
 func (s *tcpStream) flush() error {
 	if err := s.head(0, 0); err != nil {

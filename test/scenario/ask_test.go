@@ -3,6 +3,8 @@ package scenario
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -32,9 +34,8 @@ type want struct {
 
 // say asks for a text; further members of the body are added as they are.
 func say(i int, stream bool, text string, members ...string) *ask {
-	said, _ := json.Marshal("say:" + text) // of a string
 	body := fmt.Sprintf(`{"messages":[{"role":"system","content":"%s"},{"role":"user","content":%s}],"stream":%t%s}`,
-		mark(i), said, stream, strings.Join(append([]string{plain}, members...), ","))
+		mark(i), quote("say:"+text), stream, strings.Join(append([]string{plain}, members...), ","))
 	return &ask{path: chatPath, body: []byte(body), stream: stream, want: want{text: text, finish: "stop"}}
 }
 
@@ -56,10 +57,28 @@ func (a *ask) wrong(r *reply) string {
 		return fmt.Sprintf("%d tokens are counted, not %d", r.completion, w.completion)
 	case w.entries && strings.Join(r.entries, "") != r.text:
 		return fmt.Sprintf("the log-probs are of %q, the text is %q", strings.Join(r.entries, ""), r.text)
-	case fmt.Sprint(r.calls) != fmt.Sprint(w.calls):
+	case !sameCalls(r.calls, w.calls):
 		return fmt.Sprintf("the calls are %v, not %v", r.calls, w.calls)
 	}
 	return ""
+}
+
+// sameCalls compares calls; their arguments are the same JSON however it is written.
+func sameCalls(a, b []toolCall) bool {
+	return slices.EqualFunc(a, b, func(x, y toolCall) bool {
+		var p, q any
+		return x.name == y.name && json.Unmarshal([]byte(x.arguments), &p) == nil && json.Unmarshal([]byte(y.arguments), &q) == nil &&
+			reflect.DeepEqual(p, q)
+	})
+}
+
+// quote writes a text as JSON.
+func quote(text string) string {
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a string
+	}
+	return string(b)
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

@@ -12,14 +12,19 @@ import (
 // Then the router is asked to end, which it must do well.
 func (w *world) settle() {
 	w.t.Helper()
-	end := time.Now().Add(patience)
+	const slow = 10 * time.Second // idle connections are closed after 4
+	start, told := time.Now(), false
 	for {
-		left := w.leftovers()
+		left, after := w.leftovers(), time.Since(start)
 		if len(left) == 0 {
 			break
 		}
-		if time.Now().After(end) {
+		if after > patience {
 			w.t.Fatalf("left behind, %s later:\n%s", patience, strings.Join(left, "\n"))
+		}
+		if after > slow && !told {
+			w.t.Logf("still there after %s:\n%s", slow, strings.Join(left, "\n"))
+			told = true
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -97,8 +102,12 @@ func (w *world) accounts() {
 		w.t.Errorf("%d requests ended in a mistake of the router", counted["internal"])
 	}
 	for _, n := range w.decode {
-		if c := n.counters(); !w.busy && c["Busy"] != 0 {
+		c := n.counters()
+		if !w.busy && c["Busy"] != 0 {
 			w.t.Errorf("%s was asked %v times while it was at work", n.name, c["Busy"])
+		}
+		if !w.wrongKV && c["ChecksFailed"] != 0 {
+			w.t.Errorf("%s was to decode with wrong KV %v times", n.name, c["ChecksFailed"])
 		}
 	}
 }

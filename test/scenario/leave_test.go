@@ -75,3 +75,37 @@ func TestThousandClientsLeaveAtOnce(t *testing.T) {
 	after.Wait()
 	w.settle()
 }
+
+// TestClientLeavesWhileItsKVComes leaves the node with a transfer that will never be complete. The next request must not pay for that.
+func TestClientLeavesWhileItsKVComes(t *testing.T) {
+	t.Parallel()
+	for name, flags := range bothWays {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, setup{
+				prefill: words("--latency 1s"), decode: [][]string{words("--tokens-per-second 50 --per-token")}, router: flags,
+			})
+			var asks []*ask
+			var clients []*client
+			send := func(text string) {
+				asks, clients = append(asks, say(len(asks), true, text)), append(clients, w.dial())
+				clients[len(asks)-1].send(asks[len(asks)-1])
+			}
+			if flags != nil {
+				send(strings.Repeat("behind this one the next is prefilled ", 8))
+				w.router.doing(w.decode[0], "decode")
+			}
+			send("never said")
+			until(t, "its KV is under way", func() bool { server, _ := sockets(t, w.decode[0].ctrl); return server > 0 })
+			leaver := clients[len(clients)-1]
+			send("the next in line")
+			leaver.hangUp(false)
+			for i, c := range clients {
+				if c != leaver {
+					checkReply(t, i, asks[i], c.readReply(asks[i]), false)
+				}
+			}
+			w.settle()
+		})
+	}
+}

@@ -20,9 +20,10 @@ type node struct {
 	args   []string
 	http   string // host:port
 	ctrl   string // host:port of a decode node
-	via    string // host:port of a tap before it, if there is one
 	proc   *process
 	stderr tail
+
+	viaHTTP, viaCtrl string // host:port of taps before it, where there are any
 }
 
 // startPrefill runs a prefill node. All nodes have the small model.
@@ -82,12 +83,20 @@ func (n *node) start() {
 
 // flag is the node as the router's --decode takes it.
 func (n *node) flag() string {
-	ctrl := n.ctrl
-	if n.via != "" {
-		ctrl = n.via
+	ctrl, http := n.ctrl, n.reachedAt()
+	if n.viaCtrl != "" {
+		ctrl = n.viaCtrl
 	}
-	_, port, _ := net.SplitHostPort(n.http)
+	_, port, _ := net.SplitHostPort(http)
 	return ctrl + ":" + port
+}
+
+// reachedAt is the port at which the router finds the node.
+func (n *node) reachedAt() string {
+	if n.viaHTTP != "" {
+		return n.viaHTTP
+	}
+	return n.http
 }
 
 // counters are what the node has counted since it began.

@@ -17,6 +17,7 @@ type reply struct {
 	completion      int      // tokens by usage, 0 where there is none
 	begun           bool     // a part of the reply had come
 
+	rid     string // of the attempt that answered
 	failure string // error_type of a failed one, "" for a whole one
 	status  int
 	message string
@@ -63,7 +64,7 @@ type piece struct {
 
 // understand reads an answer. An error is one that no client must ever see: neither a whole reply nor an honest failure.
 func understand(a *answer, stream bool) (*reply, error) {
-	r := &reply{status: a.status}
+	r := &reply{status: a.status, rid: a.header.Get("X-PD-RID")}
 	if a.status != http.StatusOK || !stream {
 		return r, r.whole(a)
 	}

@@ -25,8 +25,11 @@ type tap struct {
 	over  bool
 }
 
-// markOf finds the mark that every request of these tests carries in its text.
-var markOf = regexp.MustCompile(`#(\d{6})#`)
+// What taps look for: the mark that every request of these tests carries in its text, and the rid of a decode request.
+var (
+	markOf = regexp.MustCompile(`#(\d{6})#`)
+	ridOf  = regexp.MustCompile(`"rid":"(\w+)","first_token_id"`)
+)
 
 func newTap(t testing.TB, target string) *tap {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,9 +64,13 @@ func (p *tap) holdBack(f func(text string) bool) {
 	p.hold, p.freed = f, make(chan struct{})
 }
 
+// release lets go of what is held, and holds nothing more.
 func (p *tap) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.hold == nil {
+		return
+	}
 	p.hold = nil
 	close(p.freed)
 }

@@ -140,7 +140,7 @@ func inBatches(t *testing.T, order []string, strict, batch int) {
 
 // short is a chat of 1 KB with a short reply.
 func short(i int) *ask {
-	return say(i, false, fmt.Sprintf("%06d was served", i), `"max_tokens":8`, `"user":"`+strings.Repeat("so that it is long ", 45)+`"`)
+	return say(i, false, fmt.Sprintf("%06d was served", i), `"max_tokens":16`, `"user":"`+strings.Repeat("so that it is long ", 45)+`"`)
 }
 
 // checkReply compares the reply with what the request wanted. Without KV the decode node knows the first token only, and goes on with

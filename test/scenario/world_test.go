@@ -14,6 +14,7 @@ type setup struct {
 	decode  [][]string // flags of each decode node
 	router  []string   // flags of the router
 	tapped  bool       // a tap stands before the prefill node
+	httpTap bool       // and one before the HTTP port of each decode node
 	ctrlTap bool       // and one before the control port of each decode node
 }
 
@@ -24,29 +25,34 @@ type world struct {
 	tap     *tap // before the prefill node, or nil
 	decode  []*node
 	ctrl    []*tap // before control ports
+	http    []*tap // before HTTP ports of decode nodes
 	router  *router
 
-	sent   atomic.Int64 // requests that were sent whole
-	busy   bool         // nodes were told to answer 429, or may have to
-	before struct{ goroutines, descriptors int }
-	idling map[string]int // goroutines of the idle router
+	sent    atomic.Int64 // requests that were sent whole
+	busy    bool         // nodes were told to answer 429
+	wrongKV bool         // and the prefill node to send wrong KV
+	before  struct{ goroutines, descriptors int }
+	idling  map[string]int // goroutines of the idle router
 }
 
 func newWorld(t testing.TB, s setup) *world {
 	t.Helper()
 	w := &world{t: t}
 	w.prefill = startPrefill(t, s.prefill...)
-	url := "http://" + w.prefill.http
 	if s.tapped {
 		w.tap = newTap(t, w.prefill.http)
-		url = "http://" + w.tap.addr
+		w.prefill.viaHTTP = w.tap.addr
 	}
-	flags := []string{"--vllm-url", url, "--parser", "glm47"}
+	flags := []string{"--vllm-url", "http://" + w.prefill.reachedAt(), "--parser", "glm47"}
 	for i, args := range s.decode {
 		n := startDecode(t, fmt.Sprintf("decode %d", i), args...)
 		if s.ctrlTap {
 			w.ctrl = append(w.ctrl, newTap(t, n.ctrl))
-			n.via = w.ctrl[i].addr
+			n.viaCtrl = w.ctrl[i].addr
+		}
+		if s.httpTap {
+			w.http = append(w.http, newTap(t, n.http))
+			w.http[i].mark, n.viaHTTP = ridOf, w.http[i].addr
 		}
 		w.decode = append(w.decode, n)
 		flags = append(flags, "--decode", n.flag())
@@ -72,19 +78,22 @@ func (w *world) rest() {
 
 // ports are those on which the router meets nodes, and on which nodes meet each other.
 func (w *world) ports() (upstream, between []string) {
-	vllm := w.prefill.http
-	if w.tap != nil {
-		vllm = w.tap.addr
-	}
-	upstream = append(upstream, vllm)
+	upstream = append(upstream, w.prefill.reachedAt())
 	for _, n := range w.decode {
-		upstream, between = append(upstream, n.http), append(between, n.ctrl)
+		upstream, between = append(upstream, n.reachedAt()), append(between, n.ctrl)
 	}
 	return upstream, between
 }
 
 // mark is the text that makes request i known wherever it passes.
 func mark(i int) string { return fmt.Sprintf("#%06d#", i) }
+
+// begun is how many requests have ended, have a slot, or wait for one.
+func (w *world) begun() int {
+	w.t.Helper()
+	m := w.router.metrics()
+	return total(m.outcomes()) + int(m.sum("pd_router_queue_depth")+m.sum("pd_router_slots_busy"))
+}
 
 // slots is how many slots are in a state.
 func (w *world) slots(state string) int {

@@ -1,2 +1,0 @@
-package nixl
-var firstSpin = 10000
