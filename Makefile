@@ -46,6 +46,9 @@ bench-smoke: ## each benchmark once: they still run
 bench-router: build ## what the router costs: the same load directly and through it; ARGS for bench/
 	$(GO) run ./bench -router $(BIN) $(ARGS)
 
+bench-handoff: build ## how busy each handoff mode keeps a decode slot; ARGS for bench/handoff
+	PD_ROUTER_NIXL_LIBRARY=$$(test/nixl-deps.sh) $(GO) run ./bench/handoff -router $(BIN) $(ARGS)
+
 bench-nixl: ## what the NIXL binding costs against C (fetches the library once); ARGS for bench/nixl/
 	test/nixl-deps.sh
 	$(GO) run ./bench/nixl $(ARGS)

@@ -116,7 +116,10 @@ func (e *edge) inLine(n int) {
 // Also while a reply cannot be written because the client does not read.
 func TestClientThatLeavesWithoutReadingIsNoticed(t *testing.T) {
 	e := newEdge(t)
-	for i, how := range []func(*wire){func(c *wire) { _ = c.Close() }, (*wire).reset} {
+	for i, how := range []func(*wire){
+		func(c *wire) { _ = c.Close() }, (*wire).reset,
+		func(c *wire) { _ = c.CloseWrite() }, // it still has its descriptor: no write would fail by itself
+	} {
 		flood := newFlood()
 		e.backends.decodesWith(flood.play)
 		c := e.dial()

@@ -26,15 +26,26 @@ func (w *world) settle() {
 			w.t.Logf("still there after %s:\n%s", slow, strings.Join(left, "\n"))
 			told = true
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
 	w.accounts()
 	w.router.proc.stop()
 	w.quiet()
 }
 
-// leftovers is all that an idle router does not have.
+// leftovers is what an idle router does not have. It looks at what costs more only when nothing else is left.
 func (w *world) leftovers() (left []string) {
+	w.t.Helper()
+	for _, look := range []func() []string{w.inMetrics, w.atWork, w.inProcess, w.openConnections} {
+		if left = look(); len(left) > 0 {
+			break
+		}
+	}
+	return left
+}
+
+// inMetrics are gauges that are not zero, slots that are not free, and requests without an end.
+func (w *world) inMetrics() (left []string) {
 	w.t.Helper()
 	m := w.router.metrics()
 	for _, gauge := range []string{
@@ -51,12 +62,23 @@ func (w *world) leftovers() (left []string) {
 	if ended, sent := total(m.outcomes()), int(w.sent.Load()); ended != sent {
 		left = append(left, fmt.Sprintf("%d requests were sent, %d have ended: %v", sent, ended, m.outcomes()))
 	}
+	return left
+}
+
+// atWork are nodes that work on a request.
+func (w *world) atWork() (left []string) {
+	w.t.Helper()
 	for _, n := range w.decode {
 		if !n.idle() {
 			left = append(left, n.name+" is at work")
 		}
 	}
-	left = append(left, w.openConnections()...)
+	return left
+}
+
+// inProcess are goroutines and descriptors of the router that were not there before.
+func (w *world) inProcess() (left []string) {
+	w.t.Helper()
 	if n, by := w.router.goroutines(); n > w.before.goroutines {
 		left = append(left, fmt.Sprintf("%d goroutines, %d before:%s", n, w.before.goroutines, moreOf(by, w.idling)))
 	}
