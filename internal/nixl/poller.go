@@ -13,7 +13,7 @@ import (
 // a thread of the poller's own.
 const (
 	spin       = 10 * time.Microsecond
-	eagerStart = time.Millisecond
+	eagerStart = 5 * time.Millisecond
 	eagerTicks = 100
 	minPause   = 20 * time.Microsecond
 	maxPause   = 100 * time.Microsecond
