@@ -15,9 +15,10 @@ bash test/nixl-deps.sh > "$work/nixl.log" 2>&1 || { show nixl; die "no NIXL libr
 # Every package that looks for the NIXL library or for a folder of tokenizers.
 packages=$(grep -rlE --include='*_test.go' 'PD_ROUTER_TOKENIZERS|nixl\.(PathVariable|Open)|[^.]PathVariable' internal | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 export PD_ROUTER_TOKENIZERS=$cache/tokenizers PD_ROUTER_CACHE=$cache
-# TestRealNode needs a node too, and has test/staging-peer.sh for that.
+# Two need more than libraries, and have scripts of their own: TestRealNode a node (test/staging-peer.sh), TestInterop a NIXL peer of
+# another make (test/nixl-interop.sh).
 # shellcheck disable=SC2086
-go test ${RACE:+-race} -skip '^TestRealNode$' -v $packages > "$work/go.log" 2>&1
+go test ${RACE:+-race} -skip '^(TestRealNode|TestInterop)$' -v $packages > "$work/go.log" 2>&1
 rc=$?
 grep -E '^(ok|FAIL|panic:)|^ *--- (FAIL|SKIP)|DATA RACE' "$work/go.log"
 echo "real: $(grep -cE '^--- PASS' "$work/go.log") passed, $(grep -cE '^--- FAIL' "$work/go.log") failed"

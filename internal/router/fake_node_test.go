@@ -34,6 +34,7 @@ type fakeNode struct {
 	refused  map[string]bool  // rids that got an answer other than 200
 	cancels  []string
 	forgets  []string // rids whose KV the node was told to let go
+	partial  string   // rid whose KV has stopped half way: it has the buffer
 	scripts  []nodeScript
 	always   nodeScript
 	crossing bool  // a client may leave in the moment in which the node ends: the cancel then comes late
@@ -93,7 +94,7 @@ func (n *fakeNode) greet() {
 		}
 		if n.hello > 0 {
 			_ = tilert.WriteFrame(c, map[string]any{
-				"magic": "tilert-pd", "protocol_version": 2, "layout_version": 1, "transport": "nixl", "busy": false,
+				"magic": "tilert-pd", "protocol_version": 2, "layout_version": 1, "transport": "nixl", "busy": n.bufferTaken(),
 				"max_seq_len": n.hello, "kv_base": 1, "pe_base": 2, "ki_base": 3,
 			})
 		}
@@ -119,10 +120,24 @@ func (n *fakeNode) die() {
 
 func (n *fakeNode) ctrlPort() int { return n.ctrl.Addr().(*net.TCPAddr).Port }
 
+// announce is the KV of rid, which is refused while another's is there in part.
 func (n *fakeNode) announce(rid string) {
 	n.state.Lock()
 	defer n.state.Unlock()
-	n.kv[rid] = true
+	n.kv[rid] = n.partial == ""
+}
+
+// begins is the KV of rid that comes in part.
+func (n *fakeNode) begins(rid string) {
+	n.state.Lock()
+	defer n.state.Unlock()
+	n.partial = rid
+}
+
+func (n *fakeNode) bufferTaken() bool {
+	n.state.Lock()
+	defer n.state.Unlock()
+	return n.partial != ""
 }
 
 func (n *fakeNode) wrongLocked(format string, args ...any) {
@@ -212,6 +227,9 @@ func (n *fakeNode) forget(x *exchange) {
 	}
 	rid := x.body["rid"].(string)
 	delete(n.kv, rid)
+	if n.partial == rid {
+		n.partial = ""
+	}
 	n.forgets = append(n.forgets, rid)
 	x.answer(504, `{"error":"kv_transfer_timeout","rid":"`+rid+`"}`)
 }
@@ -276,14 +294,19 @@ func (n *fakeNode) asked() []map[string]any {
 	return append([]map[string]any(nil), n.decodes...)
 }
 
-// rids are those of asked, each once: a call that finds a connection dead is sent again as it is.
+// rids are those of asked.
 func (n *fakeNode) rids() (out []string) {
 	for _, body := range n.asked() {
-		if rid := body["rid"].(string); len(out) == 0 || out[len(out)-1] != rid {
-			out = append(out, rid)
-		}
+		out = append(out, body["rid"].(string))
 	}
 	return out
+}
+
+// forgotten are the rids whose KV the node was told to let go.
+func (n *fakeNode) forgotten() []string {
+	n.state.Lock()
+	defer n.state.Unlock()
+	return append([]string(nil), n.forgets...)
 }
 
 // cancelled are the rids of all cancels so far.

@@ -3,9 +3,11 @@ package scenario
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,6 +69,14 @@ func run(m *testing.M) int {
 	}
 	return code
 }
+
+// sources has go test run these tests again when the program has changed, which they do not import: it keeps track of folders that a test
+// reads.
+var sources = sync.OnceFunc(func() {
+	for _, dir := range []string{"../../cmd", "../../internal"} {
+		_ = filepath.WalkDir(dir, func(string, fs.DirEntry, error) error { return nil })
+	}
+})
 
 // until waits for an event outside this process, which has no other way to tell than to be asked.
 func until(t testing.TB, what string, there func() bool) {

@@ -26,6 +26,7 @@ type process struct {
 // start runs the program. Each line of its standard error goes to log, from one goroutine.
 func start(t testing.TB, name string, log func(line string), args ...string) *process {
 	t.Helper()
+	sources()
 	p := &process{t: t, name: name, cmd: exec.Command(program, args...), first: make(chan string, 1), ended: make(chan struct{})}
 	p.cmd.SysProcAttr = attributes()
 	stdout, err := p.cmd.StdoutPipe()

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// loaded is a router with two running replies, one of them streamed, and waiters behind them.
+// loaded is a router with two running replies, one of them streamed, and waiters behind them. Its decode nodes stand still until goOn, so
+// that no reply ends before its test wants it to.
 type loaded struct {
 	*world
 	running []*client
@@ -20,7 +21,7 @@ type loaded struct {
 }
 
 func load(t *testing.T, tokens int, flags string) *loaded {
-	slow := words("--tokens-per-second 100 --per-token")
+	slow := words("--tokens-per-second 20 --per-token")
 	l := &loaded{world: newWorld(t, setup{decode: [][]string{slow, slow}, router: words(flags)})}
 	const waiters = 200
 	for i := range 2 {
@@ -30,6 +31,9 @@ func load(t *testing.T, tokens int, flags string) *loaded {
 	}
 	until(t, "both nodes decode", func() bool { return l.slots("decode") == 2 })
 	l.begun = l.running[0].begun()
+	for _, n := range l.decode {
+		n.proc.signal(syscall.SIGSTOP)
+	}
 	for i := range waiters {
 		c := l.dial()
 		c.send(say(2+i, i%2 == 0, "never said"))
@@ -37,6 +41,12 @@ func load(t *testing.T, tokens int, flags string) *loaded {
 	}
 	l.router.inLine(waiters)
 	return l
+}
+
+func (l *loaded) goOn() {
+	for _, n := range l.decode {
+		n.proc.signal(syscall.SIGCONT)
+	}
 }
 
 // refused checks that all waiters are told to come again.
@@ -81,13 +91,14 @@ func (l *loaded) over() {
 // TestSignalUnderLoad ends a router with waiters and running replies: promise 10 of the design, at once and for all of them.
 func TestSignalUnderLoad(t *testing.T) {
 	t.Parallel()
-	l := load(t, 300, "--drain-timeout 120") // 3 s, or more on a busy machine
+	l := load(t, 60, "--drain-timeout 120")
 	l.router.proc.signal(syscall.SIGTERM)
 	l.refused()
 	if c, err := net.Dial("tcp", l.router.addr); err == nil {
 		_ = c.Close()
 		t.Error("a router that was told to end still listens")
 	}
+	l.goOn()
 	for i, c := range l.running {
 		r := l.judge(i, c)
 		if r.failure != "" {
@@ -105,7 +116,7 @@ func TestSignalUnderLoad(t *testing.T) {
 // TestSecondSignalEndsAtOnce does not wait for replies that take long.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	l := load(t, 2000, "--drain-timeout 3600") // 20 s
+	l := load(t, 2000, "--drain-timeout 3600")
 	l.router.proc.signal(syscall.SIGTERM)
 	l.refused()
 	select {
@@ -113,6 +124,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		t.Fatal("the first signal ended the running replies")
 	default:
 	}
+	l.goOn() // with 100 s of tokens to go
 	start := time.Now()
 	l.router.proc.signal(syscall.SIGTERM)
 	for i, c := range l.running {

@@ -31,10 +31,11 @@ var (
 	ridOf  = regexp.MustCompile(`"rid":"(\w+)","first_token_id"`)
 )
 
-func newTap(t testing.TB, target string) *tap {
+// newTap looks for mark in what it passes on to target.
+func newTap(t testing.TB, target string, mark *regexp.Regexp) *tap {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	p := &tap{addr: ln.Addr().String(), target: target, mark: markOf, ln: ln, freed: make(chan struct{}), conns: map[net.Conn]bool{}}
+	p := &tap{addr: ln.Addr().String(), target: target, mark: mark, ln: ln, freed: make(chan struct{}), conns: map[net.Conn]bool{}}
 	p.work.Go(func() {
 		for {
 			c, err := ln.Accept()

@@ -40,19 +40,19 @@ func newWorld(t testing.TB, s setup) *world {
 	w := &world{t: t}
 	w.prefill = startPrefill(t, s.prefill...)
 	if s.tapped {
-		w.tap = newTap(t, w.prefill.http)
+		w.tap = newTap(t, w.prefill.http, markOf)
 		w.prefill.viaHTTP = w.tap.addr
 	}
 	flags := []string{"--vllm-url", "http://" + w.prefill.reachedAt(), "--parser", "glm47"}
 	for i, args := range s.decode {
 		n := startDecode(t, fmt.Sprintf("decode %d", i), args...)
 		if s.ctrlTap {
-			w.ctrl = append(w.ctrl, newTap(t, n.ctrl))
+			w.ctrl = append(w.ctrl, newTap(t, n.ctrl, markOf))
 			n.viaCtrl = w.ctrl[i].addr
 		}
 		if s.httpTap {
-			w.http = append(w.http, newTap(t, n.http))
-			w.http[i].mark, n.viaHTTP = ridOf, w.http[i].addr
+			w.http = append(w.http, newTap(t, n.http, ridOf))
+			n.viaHTTP = w.http[i].addr
 		}
 		w.decode = append(w.decode, n)
 		flags = append(flags, "--decode", n.flag())

@@ -1,0 +1,102 @@
+package router
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"pd-router/internal/queue"
+)
+
+// greets gives the node a control port that says whether its buffer is taken.
+func greets(s *setup) { s.nodes[0].hello = 1000 }
+
+// halfWay begins to send KV, comes to the gate, and goes on with then.
+func halfWay(w *place, g *gate, then prefillScript) prefillScript {
+	return func(p *fakePrefill, x *exchange) {
+		w.node.begins(x.r.Header.Get("X-Request-Id"))
+		if x.at(g) {
+			then(p, x)
+		}
+	}
+}
+
+// A client that leaves while its KV comes leaves a transfer behind that keeps the node's buffer for two minutes.
+func TestKVThatStopsHalfWayIsForgotten(t *testing.T) {
+	w := newPlace(t, greets)
+	g := newGate()
+	w.prefill.script(halfWay(w, g, nil))
+	c := w.ask(blocking)
+	happens(t, "KV is under way", g.reached)
+	next := w.ask(blocking)
+	w.inLine(1)
+	c.leave(ErrClientGone)
+	next.end().wantOK("Hello, world")
+	require.Equal(t, []string{w.prefill.came()[0].id}, w.node.forgotten())
+	require.Len(t, w.node.asked(), 1)
+}
+
+func TestKVThatComesToItsEndIsLeftAlone(t *testing.T) {
+	w := newPlace(t, greets)
+	g := newGate()
+	w.prefill.script(halfWay(w, g, refuses(500, "boom")))
+	c := w.ask(blocking)
+	happens(t, "KV is under way", g.reached)
+	g.open()
+	c.end().wantRefused(502, "prefill_failed")
+	await(t, "the slot settles", func() bool { return w.state() == queue.Settling })
+	w.node.begins("") // what was under way is complete
+	w.ask(blocking).end().wantOK("Hello, world")
+	require.Empty(t, w.node.forgotten())
+}
+
+// The second try would find the buffer taken.
+func TestPrefillThatBreaksWithKVUnderWayIsNotTriedAgainAtOnce(t *testing.T) {
+	w := newPlace(t, greets)
+	g := newGate()
+	g.open()
+	w.prefill.script(halfWay(w, g, breaks))
+	w.ask(blocking).end().wantOK("Hello, world")
+	calls := w.prefill.came()
+	require.Len(t, calls, 2)
+	require.Equal(t, []string{calls[0].id}, w.node.forgotten())
+	require.Equal(t, 1., w.metric("pd_router_retries_total", "reason", retryPair))
+}
+
+// Promise 1: a node that is on its way down may still take a connection or two.
+func TestPrefillThatBreaksTwiceIsWaitedFor(t *testing.T) {
+	w := newPlace(t)
+	w.prefill.script(breaks, breaks)
+	w.ask(blocking).end().wantOK("Hello, world")
+	require.Len(t, w.prefill.came(), 3)
+}
+
+// KV that went to a process which is no more is not waited for.
+func TestKVIsMadeAgainForANodeThatWentAway(t *testing.T) {
+	w := newPlace(t)
+	g := newGate()
+	w.prefill.script(waitsAt(g))
+	c := w.ask(blocking)
+	happens(t, "prefill", g.reached)
+	w.node.die()
+	w.router.backends[0].Failed(nil)
+	await(t, "the node is known to be down", func() bool { return !w.router.backends[0].Up() })
+	w.node.start()
+	await(t, "the node is known to be back", func() bool { return w.router.backends[0].Up() })
+	g.open()
+	c.end().wantOK("Hello, world")
+	calls := w.prefill.came()
+	require.Len(t, calls, 2)
+	require.Equal(t, []string{calls[1].id}, w.node.rids())
+}
+
+// Who breaks off may have taken the rid and let go of its KV: the same call again would wait for it in vain.
+func TestDecodeCallThatBreaksIsNotSentAgain(t *testing.T) {
+	w := newPlace(t)
+	w.ask(blocking).end().wantOK("Hello, world") // which leaves an idle connection
+	w.node.script(hangsUp)
+	w.ask(blocking).end().wantOK("Hello, world")
+	calls := w.prefill.came()
+	require.Len(t, calls, 3)
+	require.Equal(t, []string{calls[0].id, calls[1].id, calls[2].id}, w.node.rids())
+}
