@@ -13,7 +13,7 @@ import (
 
 // The modes that are measured unless told otherwise.
 const defaultModes = "direct=;ahead=--prefill-ahead;" +
-	"staged 2=--kv-handoff staged --staging-slots 2;staged 4=--kv-handoff staged --staging-slots 4;staged 8=--kv-handoff staged --staging-slots 8"
+	"staged 2=--kv-handoff staged --kv-arena-slots 2;staged 4=--kv-handoff staged --kv-arena-slots 4;staged 8=--kv-handoff staged --kv-arena-slots 8"
 
 // settings are the flags.
 type settings struct {

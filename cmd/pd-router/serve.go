@@ -24,6 +24,7 @@ import (
 	"pd-router/internal/parser"
 	"pd-router/internal/router"
 	"pd-router/internal/server"
+	"pd-router/internal/staging"
 	"pd-router/internal/status"
 	"pd-router/internal/token"
 	"pd-router/internal/tracing"
@@ -169,10 +170,26 @@ func loadTokenizer(cfg config.Config) (*token.Tokenizer, error) {
 
 func routerOptions(cfg config.Config) router.Options {
 	return router.Options{
+		Arena:        arenaOptions(cfg),
 		QueueTimeout: cfg.QueueTimeout, QueueMax: cfg.QueueMax, QueueMaxBytes: cfg.QueueMaxBytes,
 		PrefillTimeout: cfg.PrefillTimeout, KVTimeout: cfg.KVTimeout, StreamIdleTimeout: cfg.StreamIdleTimeout,
 		DefaultMaxTokens: cfg.DefaultMaxTokens, Parser: cfg.Parser, ReasoningAlias: cfg.ReasoningAlias, PrefillAhead: cfg.PrefillAhead,
 	}
+}
+
+// arenaOptions are nil for direct handoff.
+func arenaOptions(cfg config.Config) *router.ArenaOptions {
+	if cfg.KVHandoff != "staged" {
+		return nil
+	}
+	o := &router.ArenaOptions{
+		Slots: cfg.KVArenaSlots, Bytes: cfg.KVArenaBytes, Host: cfg.KVArenaHost, Port: cfg.KVArenaPort,
+		Library: cfg.NIXLLibrary, Verify: cfg.KVVerify,
+	}
+	for _, s := range cfg.KVArenaSizes {
+		o.Sizes = append(o.Sizes, staging.Size{Slots: s.Slots, MaxSeqLen: s.Tokens})
+	}
+	return o
 }
 
 // errNotReady ends a router whose nodes never answered: a launcher that waits for it must see it end.
@@ -210,7 +227,13 @@ func (p *parts) run(ctx context.Context, cfg config.Config, ln net.Listener, log
 			return nil
 		})
 	}
-	g.Go(func() error { p.router.Run(nodesCtx); return nil })
+	g.Go(func() error {
+		err := p.router.Run(nodesCtx)
+		if err != nil {
+			stop(err)
+		}
+		return err
+	})
 	g.Go(func() error { return awaitReady(stopping, cfg.StartupTimeout, p.router, log, stop) })
 	g.Go(func() error {
 		defer stopNodes()

@@ -66,14 +66,24 @@ func settingText(v any) string {
 			return ""
 		}
 		return strconv.Itoa(*v)
-	case []config.Node:
-		names := make([]string, len(v))
-		for i, n := range v {
-			names[i] = n.String()
+	case int64: // a size, of which none is 0
+		if v == 0 {
+			return ""
 		}
-		return strings.Join(names, " ")
+	case []config.Node:
+		return joined(v, " ")
+	case []config.ArenaSize:
+		return joined(v, ",")
 	}
 	return fmt.Sprint(v)
+}
+
+func joined[T fmt.Stringer](values []T, by string) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = v.String()
+	}
+	return strings.Join(texts, by)
 }
 
 // defaultText is the flag's default in the same form: sizes are declared in units.

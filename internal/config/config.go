@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"strconv"
 	"time"
@@ -88,6 +89,30 @@ type Config struct {
 	// How many bytes of request bodies may wait at once; a request that would pass it gets 429.
 	QueueMaxBytes int64
 
+	// How KV comes to the decode node. direct: prefill writes it there, and the slot is held meanwhile. staged: into memory of the router, where requests wait with their KV ready; needs the NIXL library.
+	KVHandoff string
+
+	// How many requests a staged router holds KV for.
+	KVArenaSlots int
+
+	// Memory of all slots together, shared equally. Unset: room for the decode nodes' whole window in each. A prompt that no slot has room for goes straight to a decode node.
+	KVArenaBytes int64
+
+	// Slots of several sizes instead, as SLOTSxTOKENS with commas, such as 2x202752,8x32768: short prompts then take small ones. With --kv-arena-bytes as a limit.
+	KVArenaSizes []ArenaSize
+
+	// IPv4 address or name at which the prefill node reaches the router's memory. Unset: the address from which the router reaches that node.
+	KVArenaHost string
+
+	// Control port of the first slot; the others count up from it. 0 takes any free ports.
+	KVArenaPort int
+
+	// Share of requests, 0 to 1, whose KV is summed up when it comes and again when it goes. Costs a pass over its bytes each time.
+	KVVerify float64
+
+	// The library libnixl_capi.so or its folder. Unset: PD_ROUTER_NIXL_LIBRARY, then the nixl packages of Python, then where the system looks.
+	NIXLLibrary string
+
 	// How long prefill and decode nodes may take to answer for the first time; then the router gives up with exit code 1.
 	StartupTimeout time.Duration
 
@@ -121,6 +146,14 @@ type Config struct {
 	// File with settings, by its ending yaml, yml, toml or json. Its keys are the flags without dashes in front.
 	Config string
 }
+
+// ArenaSize is a number of slots with the same room.
+type ArenaSize struct {
+	Slots  int
+	Tokens int // room of each
+}
+
+func (s ArenaSize) String() string { return fmt.Sprintf("%dx%d", s.Slots, s.Tokens) }
 
 // Node is the address of one decode node.
 type Node struct {

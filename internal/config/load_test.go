@@ -48,7 +48,7 @@ func TestDefaultsOfEverySetting(t *testing.T) {
 		VLLMURL: "http://p:8000", Decode: []Node{{Host: "d", Ctrl: 5556, HTTP: 5557}},
 		Host: "0.0.0.0", Port: 23333, MaxBody: 64 << 20,
 		Parser: "none", GenerationConfig: "auto",
-		QueueTimeout: 1800 * time.Second, QueueMax: 10000, QueueMaxBytes: 4 << 30,
+		QueueTimeout: 1800 * time.Second, QueueMax: 10000, QueueMaxBytes: 4 << 30, KVHandoff: "direct", KVArenaSlots: 4,
 		StartupTimeout: time.Hour, DrainTimeout: 30 * time.Second, ConnectTimeout: 5 * time.Second,
 		PrefillTimeout: time.Hour, KVTimeout: 130 * time.Second, StreamIdleTimeout: 600 * time.Second,
 		LogFormat: "json", LogLevel: "info",

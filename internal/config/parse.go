@@ -76,6 +76,28 @@ func digits(s string) (int64, bool) {
 	return n, err == nil
 }
 
+var errArenaSizes = errors.New("want SLOTSxTOKENS with commas, such as 2x202752,8x32768")
+
+func parseArenaSizes(s string) (sizes []ArenaSize, err error) {
+	for part := range strings.SplitSeq(s, ",") {
+		slots, tokens, ok := strings.Cut(part, "x")
+		n, ok1 := digits(slots)
+		room, ok2 := digits(tokens)
+		if !ok || !ok1 || !ok2 || n < 1 || n > 1000 || room < 1 || room > math.MaxInt32 || len(sizes) == maxArenaSizes {
+			return nil, errArenaSizes
+		}
+		sizes = append(sizes, ArenaSize{int(n), int(room)})
+	}
+	return sizes, nil
+}
+
+// maxArenaSizes is far more than anybody tells apart, and no more than the line before the arena does.
+const maxArenaSizes = 16
+
+func parseShare(s string) (float64, error) {
+	return parseFloat(s, 0, 1, errors.New("want a number from 0 to 1"))
+}
+
 var errNode = errors.New("want host:ctrl_port:http_port such as 10.0.0.2:5556:5557, ports from 1 to 65535 and different")
 
 // ParseNode reads host:ctrl_port:http_port. It is split from the right, so the host may be an IPv6 address, bare or in

@@ -30,6 +30,11 @@ type Options struct {
 	ErrorClasses []string  // how they fail
 	Retries      []string  // why something is tried again
 
+	// Of a staged router; empty for a direct one.
+	Hops       []string // of KV
+	HopReasons []string // how they fail
+	RoomStates []string // of a slot in the arena
+
 	QueueMax      int   // limit of the line in requests
 	QueueMaxBytes int64 // and in bytes of bodies
 
@@ -49,6 +54,7 @@ type Metrics struct {
 	Queue    Queue    // for the line
 	Upstream Upstream // for calls to nodes
 	Engine   Engine   // for what nodes tell of their work
+	Arena    Arena    // for KV that the router holds itself
 
 	nodes  map[string]*Node
 	gather prometheus.Gatherer
@@ -61,6 +67,7 @@ func New(reg Registry, o Options) *Metrics {
 		Queue:    newQueue(reg, o),
 		Upstream: newUpstream(reg, o),
 		Engine:   newEngine(reg),
+		Arena:    newArena(reg, o),
 		nodes:    map[string]*Node{},
 		gather:   reg,
 	}

@@ -15,6 +15,8 @@ type State struct {
 	Connections int           // open connections of clients
 	PrefillUp   bool          // the prefill node answers
 	Nodes       []NodeState   // one for each of Options.Nodes, in that order; zero until filled in
+	Rooms       []int         // slots of the arena, one number for each of Options.RoomStates; zero until filled in
+	ArenaBytes  int64         // its memory
 }
 
 // NodeState is the part of one decode node.
@@ -31,11 +33,12 @@ type collector struct {
 	nodes []*Node
 	read  func(*State)
 	model []string // the value of model_name, or nothing
+	rooms []string // states of the arena's slots
 
 	depth, bytes, oldest, connections, prefillUp *prometheus.Desc
 	busy, slotState, slotSeconds, nodeUp         *prometheus.Desc
 	generated, kvUsage, running, waiting         *prometheus.Desc
-	sequence                                     *prometheus.Desc
+	sequence, arenaSlots, arenaBytes             *prometheus.Desc
 	fixed                                        []prometheus.Metric
 
 	mu    sync.Mutex // guards state, and makes read's calls follow each other
@@ -47,7 +50,7 @@ func newCollector(o Options, nodes []*Node) *collector {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	worker := []string{"component", "worker_id"} // one set for all vllm: families (invariant 4)
-	c := &collector{nodes: nodes, read: o.State}
+	c := &collector{nodes: nodes, read: o.State, rooms: o.RoomStates}
 	if o.ModelName != "" {
 		worker, c.model = append(worker, "model_name"), []string{o.ModelName}
 	}
@@ -62,6 +65,8 @@ func newCollector(o Options, nodes []*Node) *collector {
 		"when their share rises, a faster prefill or network gains more than another decode node.", "node", "phase")
 	c.nodeUp = desc("pd_router_node_up", "1 while a decode node answers. At 0 it gets no requests: look at its log.", "node")
 	c.sequence = desc("pd_router_node_sequence_tokens", "Tokens of the sequence that a decode node works on, prompt and reply; 0 when it is idle. When it nears the node's window, replies will end for want of room.", "node")
+	c.arenaSlots = desc("pd_router_arena_slots", "Slots of the staging arena by state. None free with a line waiting: more slots would prefill more ahead, as far as prefill keeps up. Long in quarantined: see the log.", "state")
+	c.arenaBytes = desc("pd_router_arena_bytes", "Memory of the staging arena. Does not change by itself; to be set against the host's free memory before --kv-arena-slots is raised.")
 	c.generated = desc("vllm:generation_tokens_total", "Tokens that decode nodes generated, without the first of each reply, which the prefill node counts under this name. When its rate falls while requests wait, a node has become slower.", worker...)
 	c.kvUsage = desc("vllm:kv_cache_usage_perc", "The running sequence of a decode node as a share of the longest it takes (1 is all). At 1, replies end for want of room.", worker...)
 	c.running = desc("vllm:num_requests_running", "Requests that a decode node works on. When it stays at 0 while requests wait, prefill holds them up.", worker...)
@@ -78,7 +83,7 @@ func newCollector(o Options, nodes []*Node) *collector {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.depth, c.bytes, c.oldest, c.connections, c.prefillUp, c.busy, c.slotState, c.slotSeconds, c.nodeUp,
-		c.sequence, c.generated, c.kvUsage, c.running, c.waiting, c.fixed[0].Desc()} {
+		c.sequence, c.arenaSlots, c.arenaBytes, c.generated, c.kvUsage, c.running, c.waiting, c.fixed[0].Desc()} {
 		ch <- d
 	}
 }
@@ -89,7 +94,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	defer c.mu.Unlock()
 	s := &c.state
 	nodes := append(s.Nodes[:0], make([]NodeState, len(c.nodes))...)
-	*s = State{Nodes: nodes}
+	rooms := append(s.Rooms[:0], make([]int, len(c.rooms))...)
+	*s = State{Nodes: nodes, Rooms: rooms}
 	if c.read != nil {
 		c.read(s)
 	}
@@ -104,6 +110,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.waiting, float64(s.QueueDepth), c.worker("router", "router")...)
 	for _, m := range c.fixed {
 		ch <- m
+	}
+	for i, name := range c.rooms {
+		gauge(c.arenaSlots, float64(rooms[i]), name)
+	}
+	if len(c.rooms) > 0 {
+		gauge(c.arenaBytes, float64(s.ArenaBytes))
 	}
 	for i, n := range c.nodes {
 		c.collectNode(ch, gauge, n, nodes[i])

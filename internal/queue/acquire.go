@@ -87,7 +87,7 @@ func (w Want) class() class { return class{needs: w.Needs, avoid: w.Avoid, ahead
 func (q *Queue) enter(want Want, start time.Time) (*Lease, *waiter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if want.Ticket > q.lastTicket || want.Bytes < 0 {
+	if want.Ticket > q.o.Tickets.last.Load() || want.Bytes < 0 {
 		panic("BUG: a ticket that was never given, or less than no bytes")
 	}
 	if q.draining {
@@ -168,8 +168,7 @@ func (q *Queue) ticketLocked(want Want) uint64 {
 	if want.Ticket != 0 {
 		return want.Ticket
 	}
-	q.lastTicket++
-	return q.lastTicket
+	return q.o.Tickets.last.Add(1)
 }
 
 func expired(want Want) error {

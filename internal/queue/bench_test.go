@@ -85,16 +85,14 @@ func BenchmarkGrant(b *testing.B) {
 			q := New(Options{})
 			s := q.Add("a", Traits(masks-1)) // fits all
 			for i := range 100 * masks {
-				q.lastTicket++
-				q.line.join(&waiter{ticket: q.lastTicket}, class{needs: Traits(i % masks)})
+				q.line.join(&waiter{ticket: q.o.Tickets.last.Add(1)}, class{needs: Traits(i % masks)})
 			}
 			b.ReportAllocs()
 			for b.Loop() {
 				w := q.line.oldest(s)
 				c := w.lane.class
 				q.line.remove(w)
-				q.lastTicket++
-				w.ticket = q.lastTicket
+				w.ticket = q.o.Tickets.last.Add(1)
 				q.line.join(w, c)
 			}
 		})
@@ -113,8 +111,7 @@ func BenchmarkCancel(b *testing.B) {
 		w := line[i*7919%len(line)]
 		q.leave(w)
 		q.mu.Lock()
-		q.lastTicket++
-		w.ticket = q.lastTicket
+		w.ticket = q.o.Tickets.last.Add(1)
 		q.line.join(w, class{})
 		q.mu.Unlock()
 	}

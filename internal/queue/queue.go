@@ -2,6 +2,7 @@ package queue
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,27 +16,37 @@ type Options struct {
 	// SettleGrace is how long a Want with Bound 0 waits when a slot that it could use is settling, and so about
 	// to be free. 0: it does not wait.
 	SettleGrace time.Duration
+	// Tickets, when set, are shared with other queues: a ticket of one is then good in all of them, and a request that goes from
+	// one line to another keeps its age. Nil: tickets of its own.
+	Tickets *Tickets
 	// Observe, when set, is called once at the end of each Acquire that is not Quiet, with the time since its
 	// call. It runs on the goroutine of Acquire without the lock, for many at once, and must not panic: the lease
 	// would have no owner.
 	Observe func(Outcome, time.Duration)
 }
 
+// Tickets numbers requests by age.
+type Tickets struct{ last atomic.Uint64 }
+
 // Queue hands out slots, oldest waiter first. Its methods may be called from any goroutine.
 type Queue struct {
 	o Options
 
-	mu         sync.Mutex
-	line       line
-	slots      []*Slot // all that were not removed, in order of Add
-	free       []*Slot // those of slots that are up and unleased, longest idle first
-	lastTicket uint64
-	paused     bool
-	draining   bool
+	mu       sync.Mutex
+	line     line
+	slots    []*Slot // all that were not removed, in order of Add
+	free     []*Slot // those of slots that are up and unleased, longest idle first
+	paused   bool
+	draining bool
 }
 
 // New returns a queue without slots.
-func New(o Options) *Queue { return &Queue{o: o} }
+func New(o Options) *Queue {
+	if o.Tickets == nil {
+		o.Tickets = &Tickets{}
+	}
+	return &Queue{o: o}
+}
 
 // Add makes a slot that can do t and offers it at once. The name is for people and need not be unique.
 func (q *Queue) Add(name string, t Traits) *Slot {

@@ -9,12 +9,8 @@ import (
 	"pd-router/internal/metrics"
 	"pd-router/internal/nodes"
 	"pd-router/internal/openai"
-	"pd-router/internal/queue"
 	"pd-router/internal/tilert"
 )
-
-// busyPause is how long a request with no queue time waits before its one more try at a busy node.
-const busyPause = 500 * time.Millisecond
 
 // maxRefusal bounds the body of a node's refusal.
 const maxRefusal = 1 << 20
@@ -30,15 +26,22 @@ func (l *life) dispatch() (f *failure) {
 	if f = l.fits(); f != nil {
 		return f
 	}
+	defer l.leaveLine()
 	for try := 1; ; try++ {
-		status, answer, f := l.postDecode()
-		switch {
-		case f != nil:
+		busy, f := l.send()
+		if f != nil {
 			return f
-		case status == 200:
-			return l.firstLine()
-		case status != 429:
-			return l.nodeRefused(status, answer)
+		}
+		if !busy {
+			status, answer, f := l.postDecode()
+			switch {
+			case f != nil:
+				return f
+			case status == 200:
+				return l.firstLine()
+			case status != 429:
+				return l.nodeRefused(status, answer)
+			}
 		}
 		if f := l.busy(try); f != nil {
 			return f
@@ -53,8 +56,11 @@ func (l *life) fits() *failure {
 	if hello == nil || hello.MaxSeqLen <= 0 || l.prefilled.PromptTokens <= hello.MaxSeqLen {
 		return nil
 	}
-	e := openai.Errorf(openai.TypeContextLengthExceeded, "This model's maximum context length is %d tokens, but the prompt has %d: shorten it",
-		hello.MaxSeqLen, l.prefilled.PromptTokens)
+	return windowPassed(hello.MaxSeqLen, l.prefilled.PromptTokens)
+}
+
+func windowPassed(window, prompt int) *failure {
+	e := openai.Errorf(openai.TypeContextLengthExceeded, "This model's maximum context length is %d tokens, but the prompt has %d: shorten it", window, prompt)
 	return &failure{outcome: Invalid, err: e}
 }
 
@@ -136,46 +142,6 @@ func (l *life) nodeRefused(status int, answer []byte) *failure {
 	return f
 }
 
-// errMoved says that the request has left a busy node for the slot of another, and wants a fresh pair there.
-var errMoved = &failure{}
-
-// busy waits before the next try at a node that is busy for somebody else or still letting go, within the
-// queue time. The wait is one for another slot, ahead of all that came later: when there is one, the request moves.
-func (l *life) busy(try int) *failure {
-	l.nodeEnded = true // it never began
-	noWait := l.r.opts.QueueTimeout <= 0
-	pause := min(l.left(), busyPause, 20*time.Millisecond<<min(try-1, 8))
-	if pause <= 0 && !noWait || noWait && try > 1 {
-		return l.stillBusy()
-	}
-	start := time.Now()
-	other, err := l.r.queue.Acquire(l.ctx, queue.Want{
-		Bound: pause, Needs: queue.Traits(l.req.Needs), Ticket: l.ticket, Avoid: l.lease.Slot(), Quiet: true,
-	})
-	l.waited += time.Since(start)
-	l.r.metrics.Upstream.Retried(retryBusy)
-	switch {
-	case err == nil:
-		l.strike = true // left alone for a while, not given to the next in line at once
-		l.endLease(0)
-		l.take(other)
-		l.attempts-- // a busy node is nobody's failure
-		return errMoved
-	case !errors.Is(err, queue.ErrExpired):
-		return l.noSlot(err)
-	case noWait && !sleep(l.ctx, busyPause):
-		return ended(l.ctx)
-	}
-	l.nodeEnded = false
-	return nil
-}
-
-func (l *life) stillBusy() *failure {
-	e := openai.Errorf(openai.TypeDecodeBusy, "decode node busy: it is working for somebody else than this router")
-	e.RetryAfter = 1
-	return &failure{outcome: DecodeBusy, err: e}
-}
-
 // firstLine reads what the stream begins with.
 func (l *life) firstLine() *failure {
 	if f := l.next(); f != nil {
@@ -189,6 +155,7 @@ func (l *life) firstLine() *failure {
 		return l.errorLine()
 	}
 	l.node.Succeeded()
+	l.leaveArena()
 	l.slot(metrics.SlotDecode)
 	l.step = l.span.Step("decode")
 	if l.r.opts.PrefillAhead && l.node.takesNextKV() {

@@ -44,6 +44,13 @@ type life struct {
 	waited time.Duration
 	ticket uint64
 	avoid  *queue.Slot // of the node that the next attempt must not have
+	other  *otherWait  // the wait for another slot, while the node is busy for somebody else
+
+	// Of a staged router: the room in its arena, what prefill has told of the prompt's length (0: nothing), and whether no room
+	// is large enough for it.
+	stage        *stage
+	promptTokens int
+	direct       bool
 
 	// Of the present attempt.
 	attempts   int
@@ -165,6 +172,9 @@ func (l *life) admit() *failure {
 // attempt is one pair of legs. For a streaming client it ends with the first line of the node's stream in hand, for
 // a blocking one with the whole reply.
 func (l *life) attempt() *failure {
+	if l.r.arena != nil && !l.direct {
+		return l.attemptStaged()
+	}
 	if l.lease == nil {
 		if f := l.wait(); f != nil {
 			return f
@@ -177,6 +187,11 @@ func (l *life) attempt() *failure {
 	if f := l.own(); f != nil {
 		return f
 	}
+	return l.decodeLeg()
+}
+
+// decodeLeg is what an attempt does with its slot once the KV is made.
+func (l *life) decodeLeg() *failure {
 	if f := l.dispatch(); f != nil {
 		return f
 	}
@@ -192,14 +207,14 @@ func (l *life) again(f *failure) bool {
 		return false
 	}
 	l.avoid = nil
-	if f.retry == elsewhere || l.left() <= 0 {
+	if l.node != nil && (f.retry == elsewhere || l.left() <= 0) {
 		if !l.r.anotherUp(l.node) {
 			return false
 		}
 		l.avoid = l.node.slot
 	}
 	l.r.metrics.Upstream.Retried(retryPair)
-	l.r.log.Info("another attempt", zap.Int("attempt", l.attempts+1), zap.String("node", l.node.slot.Name()),
+	l.r.log.Info("another attempt", zap.Int("attempt", l.attempts+1), zap.String("node", l.nodeName),
 		zap.String("after", f.outcome.String()), zap.Error(f.cause))
 	return true
 }

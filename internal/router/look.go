@@ -49,7 +49,7 @@ type SlotLook struct {
 func (r *Router) Look(waiters int) Look {
 	v := Look{
 		At: time.Now(), Ready: r.WasReady(), Missing: r.Missing(),
-		Line: r.queue.Stats(), Waiters: r.queue.Waiters(waiters),
+		Line: r.Stats(), Waiters: r.waiters(waiters),
 		MaxCount: r.opts.QueueMax, MaxBytes: r.opts.QueueMaxBytes,
 		Prefill: PrefillLook{Addr: r.prefill.Addr(), Up: r.prefill.Up(), Sick: r.prefill.Sick()},
 		Slots:   make([]SlotLook, len(r.backends)),

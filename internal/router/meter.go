@@ -3,11 +3,13 @@ package router
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"pd-router/internal/metrics"
 	"pd-router/internal/openai"
 	"pd-router/internal/queue"
+	"pd-router/internal/staging"
 )
 
 // MetricsOptions are the closed sets of labels that a router of these nodes reports, and where its gauges are read.
@@ -25,7 +27,21 @@ func MetricsOptions(o Options, decode []string, state func(*metrics.State)) metr
 	for w := queue.Granted; w < queue.NumOutcomes; w++ {
 		m.WaitOutcomes = append(m.WaitOutcomes, w.String())
 	}
+	if o.Arena != nil {
+		m.Hops, m.HopReasons, m.RoomStates = namesOf(staging.NumHops), namesOf(staging.NumReasons)[1:], namesOf(staging.NumStates)
+	}
 	return m
+}
+
+// namesOf are the labels of all values below n.
+func namesOf[E interface {
+	~uint8
+	fmt.Stringer
+}](n E) (names []string) {
+	for e := range n {
+		names = append(names, e.String())
+	}
+	return names
 }
 
 // outcomeCodes are the usual HTTP statuses of each outcome: these series exist from the start.
@@ -47,6 +63,7 @@ const (
 	classTruncated = "truncated"  // a stream without its end
 	classLine      = "line"       // a line that cannot be read
 	classErrorLine = "error_line" // a failure that the node tells in its stream
+	classKV        = "kv"         // a transfer into the arena or out of it
 
 	retryPrefill = "prefill_connection" // one more try of the first leg
 	retryBusy    = "decode_busy"        // one more try of the second leg
@@ -54,7 +71,7 @@ const (
 )
 
 var (
-	errorClasses = []string{classConnect, classLost, classTimeout, classStatus, classTruncated, classLine, classErrorLine}
+	errorClasses = []string{classConnect, classLost, classTimeout, classStatus, classTruncated, classLine, classErrorLine, classKV}
 	retries      = []string{retryPrefill, retryBusy, retryPair}
 )
 
@@ -125,6 +142,8 @@ func (l *life) phase() metrics.Phase {
 		return metrics.Decode
 	case l.dispatched:
 		return metrics.KVWait
+	case l.stage != nil && l.stage.ready && l.lease == nil:
+		return metrics.Waiting
 	}
 	return metrics.Prefill
 }
@@ -145,9 +164,12 @@ func (r *Router) waited(o queue.Outcome, d time.Duration) { r.metrics.Queue.Wait
 
 // FillState reads the gauges.
 func (r *Router) FillState(s *metrics.State) {
-	st := r.queue.Stats()
+	st := r.Stats()
 	s.QueueDepth, s.QueueBytes, s.QueueOldest = st.Waiting, st.Bytes, st.Oldest
 	s.PrefillUp = r.prefill.Up()
+	if r.arena != nil {
+		r.arena.fillState(s)
+	}
 	for i, be := range r.backends {
 		s.Nodes[i] = metrics.NodeState{
 			Up: be.Up(), Sequence: int(be.sequence.Load()), Busy: st.Rows[i].State == queue.Busy || st.Rows[i].State == queue.Settling, KVUsage: be.kvUsage(r.window(be)),

@@ -10,6 +10,7 @@ import (
 	"pd-router/internal/metrics"
 	"pd-router/internal/nodes"
 	"pd-router/internal/openai"
+	"pd-router/internal/staging"
 	"pd-router/internal/tilert"
 	"pd-router/internal/tracing"
 )
@@ -48,16 +49,23 @@ func (l *life) prefill() (f *failure) {
 	}
 }
 
-// bufferTaken says whether the node holds KV that is not complete.
+// bufferTaken says whether the receiver holds KV that is not complete.
 func (l *life) bufferTaken() bool {
+	if l.stage != nil {
+		l.stage.kv.Release()
+		return l.stage.slot.State() != staging.Free
+	}
 	busy, err := l.node.ReceiverBusy(l.ctx)
 	return busy && err == nil
 }
 
 func (l *life) askPrefill(step tracing.Span) (answer []byte, status int, err error) {
 	id := tilert.NewRequestID()
-	l.asked = tilert.DeriveRID(id)
-	leg := l.r.engine.Prefill(l.req, id, l.node.Address.Host, l.node.Address.CtrlPort)
+	host, port, err := l.expect(tilert.DeriveRID(id))
+	if err != nil {
+		return nil, 0, err
+	}
+	leg := l.r.engine.Prefill(l.req, id, host, port)
 	resp, err := l.r.prefill.Do(l.ctx, &nodes.Call{
 		Method: "POST", Path: leg.Path, Header: l.prefillHeader(leg.Header, step), Body: leg.Body,
 		HeadTimeout: l.r.opts.PrefillTimeout, IdleTimeout: l.r.opts.StreamIdleTimeout,

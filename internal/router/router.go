@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"pd-router/internal/engine"
 	"pd-router/internal/metrics"
@@ -32,6 +33,7 @@ type Options struct {
 	Parser            string        // output parser, "none" for none
 	ReasoningAlias    bool          // write reasoning beside reasoning_content
 	PrefillAhead      bool          // prefill the next request while the slot still decodes, on nodes of protocol 2
+	Arena             *ArenaOptions // staged handoff; nil: prefill writes the KV into the decode node
 	Tracer            *tracing.Tracer
 }
 
@@ -40,7 +42,9 @@ type Router struct {
 	opts      Options
 	gate      *openai.Gate
 	tokenizer *token.Tokenizer
-	queue     *queue.Queue
+	line      *queue.Queue // where a request waits that has just come: queue, or before the arena
+	queue     *queue.Queue // before the decode slots
+	arena     *arena       // nil: direct handoff
 	prefill   *nodes.Prefill
 	backends  []*backend
 	engine    engine.TileRT
@@ -53,7 +57,7 @@ type Router struct {
 	drainOnce sync.Once
 	answered  chan struct{} // closed when the prefill node and one decode node have answered
 	ready     chan struct{} // closed when they have, and nobody withholds the router
-	once      struct{ answered, ready sync.Once }
+	once      struct{ answered, ready, greeted sync.Once }
 	withheld  atomic.Pointer[string] // why the router is not to be ready, nil for no reason
 
 	background context.Context // of settling; ended by Run's return
@@ -86,9 +90,11 @@ type Backends struct {
 func New(o Options, b Backends, gate *openai.Gate, tok *token.Tokenizer, m *metrics.Metrics, log *zap.Logger) (*Router, error) {
 	r := &Router{opts: o, gate: gate, tokenizer: tok, metrics: m, log: log, answered: make(chan struct{}), ready: make(chan struct{}), drained: make(chan struct{})}
 	r.background, r.stop = context.WithCancel(context.Background())
-	r.queue = queue.New(queue.Options{MaxWaiters: o.QueueMax, MaxBytes: o.QueueMaxBytes, SettleGrace: time.Second, Observe: r.waited})
-	r.queue.Pause() // until the prefill node has answered
 	var err error
+	if err = r.makeLines(); err != nil {
+		return nil, err
+	}
+	r.line.Pause() // until the prefill node has answered
 	if r.prefill, err = nodes.NewPrefill(b.VLLM, b.Connect, r.prefillChanged); err != nil {
 		return nil, fmt.Errorf("--vllm-url: %w", err)
 	}
@@ -105,25 +111,46 @@ func New(o Options, b Backends, gate *openai.Gate, tok *token.Tokenizer, m *metr
 	return r, nil
 }
 
-// Run watches the nodes until ctx ends, then waits for what is still settling and closes the connections.
-func (r *Router) Run(ctx context.Context) {
-	var g sync.WaitGroup
-	g.Go(func() { r.prefill.Run(ctx) })
-	for _, be := range r.backends {
-		g.Go(func() { be.Run(ctx) })
+// makeLines makes the line before the decode slots, and for a staged router the one before the arena. Who came there first is older in
+// both; who stands in the second was let in by the first.
+func (r *Router) makeLines() (err error) {
+	o := queue.Options{MaxWaiters: r.opts.QueueMax, MaxBytes: r.opts.QueueMaxBytes, SettleGrace: time.Second, Observe: r.waited}
+	if r.opts.Arena == nil {
+		r.queue = queue.New(o)
+		r.line = r.queue
+		return nil
 	}
-	g.Wait()
+	o.Tickets = &queue.Tickets{}
+	r.line, r.queue = queue.New(o), queue.New(queue.Options{Tickets: o.Tickets, SettleGrace: o.SettleGrace})
+	r.arena, err = newArena(*r.opts.Arena, r.line)
+	return err
+}
+
+// Run watches the nodes until ctx ends, then waits for what is still settling and closes the connections. An error, which comes
+// before that, is an arena that cannot be.
+func (r *Router) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { r.prefill.Run(ctx); return nil })
+	for _, be := range r.backends {
+		g.Go(func() error { be.Run(ctx); return nil })
+	}
+	if r.arena != nil {
+		g.Go(func() error { return r.runArena(ctx) })
+	}
+	err := g.Wait()
 	r.stop()
 	r.settling.Wait()
 	r.prefill.Close()
 	for _, be := range r.backends {
 		be.Close()
 	}
+	return err
 }
 
 // Drain refuses all that wait and all that come, from now on. Running requests go on.
 func (r *Router) Drain() {
 	r.drainOnce.Do(func() { close(r.drained) })
+	r.line.Drain()
 	r.queue.Drain()
 }
 
@@ -133,9 +160,9 @@ func (r *Router) prefillChanged(p *nodes.Prefill, _ bool, cause error) {
 	defer r.prefillMu.Unlock()
 	up := p.Up()
 	if up {
-		r.queue.Resume()
+		r.line.Resume()
 	} else {
-		r.queue.Pause()
+		r.line.Pause()
 	}
 	r.checkReady()
 	r.log.Info("prefill node", zap.Bool("up", up), zap.String("addr", p.Addr()), zap.Error(cause))
@@ -153,6 +180,9 @@ func (r *Router) decodeChanged(be *backend, cause error) {
 	} else {
 		be.epoch.Add(1)
 		be.slot.Down()
+	}
+	if r.arena != nil && be.Hello() != nil {
+		r.once.greeted.Do(func() { close(r.arena.greeted) })
 	}
 	r.checkReady()
 	r.log.Info("decode node", zap.String("node", be.slot.Name()), zap.Bool("up", up), zap.Any("capabilities", be.Capabilities()), zap.Error(cause))

@@ -24,14 +24,20 @@ func (r *Router) Missing() []string {
 	if up == 0 {
 		out = append(out, fmt.Sprintf("no decode node (--decode) answers, of %d", len(r.backends)))
 	}
+	if why := r.arena.missing(); why != "" {
+		out = append(out, why)
+	}
 	if why := r.withheld.Load(); why != nil {
 		out = append(out, *why)
 	}
 	return out
 }
 
-// WasReady says whether the prefill node and one decode node have each answered once, and nobody withholds the router.
-func (r *Router) WasReady() bool { return r.withheld.Load() == nil && r.haveAnswered() }
+// WasReady says whether the prefill node and one decode node have each answered once, the arena of a staged router is open, and
+// nobody withholds the router.
+func (r *Router) WasReady() bool {
+	return r.withheld.Load() == nil && r.arena.missing() == "" && r.haveAnswered()
+}
 
 // Health is the body of GET /health.
 type Health struct {
@@ -44,7 +50,7 @@ type Health struct {
 
 // Health tells whether the router serves, and what is missing now. ok is false until it was ready once.
 func (r *Router) Health() (h Health, ok bool) {
-	st := r.queue.Stats()
+	st := r.Stats()
 	h = Health{Status: "ok", DecodeFree: st.Slots[queue.Free], QueueDepth: st.Waiting, Missing: r.Missing()}
 	if sick := r.prefill.Sick(); sick != "" {
 		h.Missing = append(h.Missing, "the prefill node is not well: "+sick)
@@ -82,7 +88,7 @@ type Pool struct {
 
 // Pool tells what each slot is doing.
 func (r *Router) Pool() Pool {
-	st := r.queue.Stats()
+	st := r.Stats()
 	p := Pool{QueueDepth: st.Waiting, Nodes: make([]PoolNode, len(st.Rows))}
 	for i, row := range st.Rows {
 		be := r.backends[i]
@@ -93,9 +99,6 @@ func (r *Router) Pool() Pool {
 	}
 	return p
 }
-
-// Stats is the queue at one moment.
-func (r *Router) Stats() queue.Stats { return r.queue.Stats() }
 
 // Pass sends a request to the prefill node as it is and returns the node's answer.
 func (r *Router) Pass(ctx context.Context, method, path string, header, body []byte) (*Reply, error) {

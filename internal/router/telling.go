@@ -27,21 +27,13 @@ func (l *life) serveTelling(out *flusher) *failure {
 }
 
 // acquire takes a slot for want, telling the client where it stands if it asked for that.
-func (l *life) acquire(want queue.Want) (*queue.Lease, error) {
+func (l *life) acquire(q *queue.Queue, want queue.Want) (*queue.Lease, error) {
 	if l.tell == nil {
-		return l.r.queue.Acquire(l.ctx, want)
-	}
-	type answer struct {
-		lease *queue.Lease
-		err   error
+		return q.Acquire(l.ctx, want)
 	}
 	joined := make(chan uint64, 1)
 	want.Joined = func(ticket uint64) { joined <- ticket }
-	got := make(chan answer, 1)
-	go func() { // ended by the wait, which l.ctx bounds; awaited below
-		lease, err := l.r.queue.Acquire(l.ctx, want)
-		got <- answer{lease, err}
-	}()
+	got := acquiring(l.ctx, q, want)
 	ticker := time.NewTicker(tellEvery)
 	defer ticker.Stop()
 	var ticket uint64
@@ -61,7 +53,7 @@ func (l *life) tellPlace(ticket uint64) {
 	if ticket == 0 {
 		return
 	}
-	before := l.r.queue.Place(ticket, tellLimit)
+	before := l.r.before(ticket)
 	text := fmt.Sprintf(": waiting, %d before", before)
 	if before >= tellLimit {
 		text += " or more"

@@ -12,7 +12,7 @@ import (
 func (l *life) wait() *failure {
 	step := l.span.Step("queue")
 	start := time.Now()
-	lease, err := l.acquire(queue.Want{
+	lease, err := l.acquire(l.r.queue, queue.Want{
 		Bound:  l.left(),
 		Bytes:  int64(len(l.call.Body)),
 		Needs:  queue.Traits(l.req.Needs),
@@ -27,6 +27,7 @@ func (l *life) wait() *failure {
 		return l.noSlot(err)
 	}
 	l.take(lease)
+	l.overlapped()
 	step.Set("node", l.nodeName)
 	step.End("")
 	return nil
@@ -36,13 +37,18 @@ func (l *life) wait() *failure {
 func (l *life) take(lease *queue.Lease) {
 	l.lease, l.ticket, l.node = lease, lease.Ticket(), l.r.backendOf(lease.Slot())
 	l.nodeName, l.held = l.node.slot.Name(), nil
-	l.prefilled, l.dispatched, l.nodeEnded, l.strike, l.tokens, l.asked = nil, false, false, false, 0, ""
+	l.dispatched, l.nodeEnded, l.strike, l.tokens, l.asked = false, false, false, 0, ""
+	if l.stage == nil {
+		l.prefilled = nil
+	} else {
+		l.stage.sent = false
+	}
 	l.epoch = l.node.epoch.Load()
 	l.times.granted = time.Now()
 }
 
 // owns says whether the slot is the request's: a lease that was given ahead has it only when the request before has ended.
-func (l *life) owns() bool { return isOwned(l.lease) }
+func (l *life) owns() bool { return l.lease != nil && isOwned(l.lease) }
 
 // own makes sure that the slot is the request's and that its KV is on the node: it waits for the slot of a lease that was
 // given ahead, within the bound on waiting. If the node went away since the grant the KV is gone, and prefill runs again.

@@ -67,7 +67,7 @@ func TestVerify(t *testing.T) {
 		{"a longer prompt of the same rid", func(a *arena) { placeAll(t, a, "r", tokens+1, script) }, "another request"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a := testArena(t, tinyProfile, 256, 1)
+			a := testArena(t, tilert.Tiny, 256, 1)
 			placeAll(t, a, "r", tokens, script)
 			tc.damage(a)
 			got, err := verify(a, "r", tokens)
@@ -117,18 +117,18 @@ func TestVerifyFindsAnyFlippedByte(t *testing.T) {
 }
 
 func TestAScriptThatDoesNotFit(t *testing.T) {
-	c := &content{layout: tinyProfile, tokens: 2}
-	_, err := newContent(tinyProfile, "r", 2, make([]byte, c.room()))
+	c := &content{layout: tilert.Tiny, tokens: 2}
+	_, err := newContent(tilert.Tiny, "r", 2, make([]byte, c.room()))
 	require.NoError(t, err)
-	_, err = newContent(tinyProfile, "r", 2, make([]byte, c.room()+1))
+	_, err = newContent(tilert.Tiny, "r", 2, make([]byte, c.room()+1))
 	require.Error(t, err)
 	assert.Equal(t, 2*512-16, c.room())
 }
 
 func TestAnArenaHasBounds(t *testing.T) {
-	a := testArena(t, tinyProfile, 64, 2)
+	a := testArena(t, tilert.Tiny, 64, 2)
 	size := uint64(len(a.mem))
-	assert.Equal(t, uint64(tinyProfile.Bytes(64)), size)
+	assert.Equal(t, uint64(tilert.Tiny.Bytes(64)), size)
 	for _, tc := range []struct {
 		addr, n uint64
 		ok      bool

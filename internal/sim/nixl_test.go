@@ -95,7 +95,7 @@ func TestTransportsThatMeet(t *testing.T) {
 // Prompts whose layers do not fit into a stage together, and one whose single layer does not.
 func TestGroupsThatAreLargerThanAStage(t *testing.T) {
 	lib := needNIXL(t)
-	l, to := tinyProfile, testInlet(t, lib, tinyProfile, 2048)
+	l, to := tilert.Tiny, testInlet(t, lib, tilert.Tiny, 2048)
 	for _, size := range []int{tilert.IndexPageBytes, 500_000, stageBytes} {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			out, err := newNIXLOutlet(t.Context(), lib, l, 2048, 1)
@@ -161,10 +161,10 @@ func TestCloseWithoutServeOverNIXL(t *testing.T) {
 // The node starts again while nothing is sent to it: no write fails, and still its old agent is let go of.
 func TestAStalePeerIsDropped(t *testing.T) {
 	lib := needNIXL(t)
-	out, err := newNIXLOutlet(t.Context(), lib, tinyProfile, 64, 1)
+	out, err := newNIXLOutlet(t.Context(), lib, tilert.Tiny, 64, 1)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, out.close()) }()
-	first, second := testInlet(t, lib, tinyProfile, 64), testInlet(t, lib, tinyProfile, 64)
+	first, second := testInlet(t, lib, tilert.Tiny, 64), testInlet(t, lib, tilert.Tiny, 64)
 	load := func(to *target, port int) *nixl.Peer {
 		p, err := out.peer(t.Context(), net.JoinHostPort("10.0.0.1", strconv.Itoa(port)), to.hello().NixlMeta)
 		require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestAStalePeerIsDropped(t *testing.T) {
 func TestAWriteToANodeThatHangs(t *testing.T) {
 	lib, o := needNIXL(t), startOther(t, "0")
 	h := o.hello(t)
-	out, err := newNIXLOutlet(t.Context(), lib, tinyProfile, 4096, 1)
+	out, err := newNIXLOutlet(t.Context(), lib, tilert.Tiny, 4096, 1)
 	require.NoError(t, err)
 	out.limit = 300 * time.Millisecond
 	write := func(n int) error {
@@ -219,9 +219,9 @@ func TestAWriteToANodeThatHangs(t *testing.T) {
 func TestAnAbortedRankStaysUntilItsWriteHasEnded(t *testing.T) {
 	r := newRig(t, PrefillOptions{}, DecodeOptions{Senders: 1})
 	out := &stuckOutlet{writing: make(chan struct{}), goOn: make(chan struct{})}
-	c := newConnector(tinyProfile, tilert.Protocol2, 1, 0, r.p.life)
+	c := newConnector(tilert.Tiny, tilert.Protocol2, 1, 0, r.p.life)
 	ctx, abort := context.WithCancel(t.Context())
-	kv, err := newContent(tinyProfile, "r", 4, nil)
+	kv, err := newContent(tilert.Tiny, "r", 4, nil)
 	require.NoError(t, err)
 	c.outs = []outlet{out}
 	sent := make(chan error, 1)

@@ -23,7 +23,7 @@ func TestAPromptBecomesAReply(t *testing.T) {
 		assert.Equal(t, len(got.IDs), got.N)
 		assert.Positive(t, got.SeqLen)
 		assert.Equal(t, uint64(0), r.d.Counters().ChecksFailed)
-		assert.Equal(t, uint64(tinyProfile.Bytes(got.SeqLen)), r.p.Counters().Bytes)
+		assert.Equal(t, uint64(tilert.Tiny.Bytes(got.SeqLen)), r.p.Counters().Bytes)
 		r.idle()
 	})
 }

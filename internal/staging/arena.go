@@ -53,7 +53,7 @@ func Open(ctx context.Context, o Options) (*Arena, error) {
 			return nil, errors.Join(err, a.Close())
 		}
 	}
-	a.log.Info("staging arena", zap.Int("slots", len(a.slots)), zap.Int64("bytes", a.bytes()), zap.Bool("locked", pin),
+	a.log.Info("staging arena", zap.Int("slots", len(a.slots)), zap.Int64("bytes", a.Bytes()), zap.Bool("locked", pin),
 		zap.String("library", lib.Info().Path), zap.String("ucx", lib.UCX()))
 	return a, nil
 }
@@ -86,8 +86,8 @@ func (a *Arena) addSlot(ctx context.Context, i, room int, pin *bool) error {
 	return nil
 }
 
-// bytes is the memory of all slots.
-func (a *Arena) bytes() (n int64) {
+// Bytes is the memory of all slots.
+func (a *Arena) Bytes() (n int64) {
 	for _, s := range a.slots {
 		n += memoryOf(a.o.Layout, s.room)
 	}

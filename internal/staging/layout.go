@@ -9,6 +9,9 @@ import (
 // LayoutOf returns the layout that a node's hello means by its version: what an arena in front of that node needs. Versions of models that
 // this program does not know are an error.
 func LayoutOf(h *tilert.Hello) (tilert.Layout, error) {
+	if h.LayoutVersion == tilert.Tiny.Version {
+		return tilert.Tiny, nil
+	}
 	for _, profile := range tilert.Profiles() {
 		for _, dtype := range []string{"fp8_ds_mla", "bf16", "fp8_rocm"} {
 			for _, o := range []tilert.LayoutOptions{{}, {TiledKI: true}, {NoMTP: true}, {NoMTP: true, TiledKI: true}} {

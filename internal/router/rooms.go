@@ -1,0 +1,42 @@
+package router
+
+import (
+	"slices"
+
+	"pd-router/internal/queue"
+	"pd-router/internal/staging"
+)
+
+// Slots of several sizes are one line: a trait for each size says that a slot has at least that room. How long a prompt is only prefill
+// tells; before that its body is a guess, and a request that was guessed too short asks once more for the room it needs.
+
+// bytesPerToken guesses the length of a prompt from its body: far fewer bytes a token than texts have, none fewer than ids in JSON.
+const bytesPerToken = 2
+
+func sizesOf(slots []*staging.Slot) []int {
+	var sizes []int
+	for _, s := range slots {
+		sizes = append(sizes, s.MaxSeqLen())
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
+}
+
+// traits of a slot with so much room: a bit for each size up to its own.
+func (o *rooms) traits(room int) (t queue.Traits) {
+	for i, size := range o.sizes {
+		if size <= room {
+			t |= 1 << i
+		}
+	}
+	return t
+}
+
+// needs is the smallest size that takes so many tokens. Where none does, it is the largest.
+func (o *rooms) needs(tokens int) queue.Traits {
+	i, _ := slices.BinarySearch(o.sizes, tokens)
+	return 1 << min(i, len(o.sizes)-1)
+}
+
+// takes says whether any slot has room for so many tokens.
+func (o *rooms) takes(tokens int) bool { return tokens <= o.sizes[len(o.sizes)-1] }
