@@ -15,16 +15,19 @@ type Want struct {
 	Bytes int64
 	// Needs is what the slot must be able to do. Whether any slot ever can is not asked: it may come.
 	Needs Traits
-	// Ticket 0 takes a new place at the end. The ticket of an earlier lease of the same request takes that place
-	// again, and is let in whatever MaxWaiters and MaxBytes say, as the request was let in before.
-	Ticket uint64
+	// Arrived is when the request had come in full, which may be a while before its goroutine calls: its place is behind
+	// those that arrived before. What lies too far back or in the future is moved (see reach); zero: at the call.
+	Arrived time.Time
+	// Ticket, when set, is that of an earlier lease of the same request, which takes that place again, and is let in
+	// whatever MaxWaiters and MaxBytes say, as the request was let in before.
+	Ticket Ticket
 	// Ahead takes a place behind a running lease too, when its holder has opened one (Lease.OpenAhead): the lease then
 	// comes before the slot does, see Lease.Owned.
 	Ahead bool
 	// Avoid, when set, is a slot not to be given: the one that the request holds already.
 	Avoid *Slot
 	// Joined, when set, is told the ticket of a request that has to wait, on the goroutine of Acquire.
-	Joined func(ticket uint64)
+	Joined func(Ticket)
 	// Quiet keeps the outcome from Options.Observe.
 	Quiet bool
 }
@@ -87,7 +90,7 @@ func (w Want) class() class { return class{needs: w.Needs, avoid: w.Avoid, ahead
 func (q *Queue) enter(want Want, start time.Time) (*Lease, *waiter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if want.Ticket > q.o.Tickets.last.Load() || want.Bytes < 0 {
+	if want.Ticket.turn > q.o.Tickets.turns.Load() || want.Bytes < 0 {
 		panic("BUG: a ticket that was never given, or less than no bytes")
 	}
 	if q.draining {
@@ -95,9 +98,9 @@ func (q *Queue) enter(want Want, start time.Time) (*Lease, *waiter, error) {
 	}
 	can := want.class()
 	if s := q.takeLocked(can); s != nil {
-		return s.leaseLocked(q.ticketLocked(want)), nil, nil
+		return s.leaseLocked(q.ticketLocked(want, start)), nil, nil
 	}
-	if l := q.takeAheadLocked(want); l != nil {
+	if l := q.takeAheadLocked(want, start); l != nil {
 		return l, nil, nil
 	}
 	bound := want.Bound
@@ -111,7 +114,7 @@ func (q *Queue) enter(want Want, start time.Time) (*Lease, *waiter, error) {
 		return nil, nil, err
 	}
 	w := &waiter{
-		ticket: q.ticketLocked(want), again: want.Ticket != 0, bytes: want.Bytes,
+		ticket: q.ticketLocked(want, start), again: want.Ticket.given(), bytes: want.Bytes,
 		since: start, bound: bound, done: make(chan struct{}),
 	}
 	q.line.join(w, can)
@@ -154,7 +157,7 @@ func (q *Queue) settlingLocked(can class) bool {
 // roomLocked refuses a newcomer that would take the line past its bounds.
 func (q *Queue) roomLocked(want Want) error {
 	switch {
-	case want.Ticket != 0:
+	case want.Ticket.given():
 		return nil
 	case q.o.MaxWaiters > 0 && q.line.waiting >= q.o.MaxWaiters:
 		return ErrFullCount
@@ -162,13 +165,6 @@ func (q *Queue) roomLocked(want Want) error {
 		return ErrFullBytes
 	}
 	return nil
-}
-
-func (q *Queue) ticketLocked(want Want) uint64 {
-	if want.Ticket != 0 {
-		return want.Ticket
-	}
-	return q.o.Tickets.last.Add(1)
 }
 
 func expired(want Want) error {

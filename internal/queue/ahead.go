@@ -1,5 +1,7 @@
 package queue
 
+import "time"
+
 // OpenAhead says that the holder has come so far that the next request may begin its work on the slot, though the slot
 // itself is not free: the oldest waiter that fits and has Want.Ahead gets a lease at once, which owns the slot when this
 // lease is released. There is one such place behind a lease.
@@ -42,21 +44,21 @@ func (s *Slot) offerAheadLocked() {
 	}
 }
 
-func (s *Slot) leaseAheadLocked(ticket uint64) *Lease {
+func (s *Slot) leaseAheadLocked(ticket Ticket) *Lease {
 	s.next = &Lease{slot: s, ticket: ticket, owned: make(chan struct{})}
 	return s.next
 }
 
 // takeAheadLocked gives the place behind a running lease to a newcomer, or nil. No waiter can have an older claim
 // to it (invariant 2).
-func (q *Queue) takeAheadLocked(want Want) *Lease {
+func (q *Queue) takeAheadLocked(want Want, start time.Time) *Lease {
 	if q.paused || !want.Ahead {
 		return nil
 	}
 	can := want.class()
 	for _, s := range q.slots {
 		if s.aheadLocked() && can.fits(s) {
-			return s.leaseAheadLocked(q.ticketLocked(want))
+			return s.leaseAheadLocked(q.ticketLocked(want, start))
 		}
 	}
 	return nil

@@ -18,8 +18,9 @@
 //     slot: a grant that meets a cancellation goes on to the next waiter.
 //  2. Whenever the mutex is free and the queue is not paused, no waiter fits a free slot. So a newcomer may take
 //     a free slot without overtaking anybody.
-//  3. A slot goes to the oldest waiter that it fits, whoever else came since. Age is the ticket, not the time: a
-//     request that tries again keeps its ticket and with it its place.
+//  3. A slot goes to the oldest waiter that it fits, whoever else called first. Age is the ticket: the moment of arrival,
+//     then the order of the calls. A request that tries again keeps its ticket and with it its place. No ticket is
+//     further back than reach before its call, nor ahead of it.
 //  4. Free slots are taken longest idle first.
 //  5. A wait ends at its bound, counted from the call of Acquire, whatever the nodes do: all down, none there,
 //     queue paused.
@@ -28,7 +29,8 @@
 //  7. Each Acquire has exactly one Outcome, and Observe sees it once.
 //  8. Behind a lease whose holder has opened the place there may be one more lease for the same slot. It owns nothing
 //     until the first one ends, and then it does, before any waiter. It is never given past an older waiter.
-//  9. Joining and leaving the line, and handing over a slot, cost no more the longer the line is.
+//  9. Joining and leaving the line, and handing over a slot, cost no more the longer the line is. Who arrived before
+//     others that called first walks past those, which are no more than came within reach.
 //
 // # Not here
 //

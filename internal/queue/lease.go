@@ -7,7 +7,7 @@ type Lease struct {
 	_ noCopy
 
 	slot     *Slot
-	ticket   uint64
+	ticket   Ticket
 	waited   time.Duration
 	owned    chan struct{} // closed when the slot is this lease's
 	settling bool          // guarded by slot.q.mu, as is ahead
@@ -17,9 +17,9 @@ type Lease struct {
 // Slot is the slot that the lease is for.
 func (l *Lease) Slot() *Slot { return l.slot }
 
-// Ticket is the place in the line that the request had, never 0. With it as Want.Ticket the same request comes
-// again ahead of all that came later.
-func (l *Lease) Ticket() uint64 { return l.ticket }
+// Ticket is the place in the line that the request had. With it as Want.Ticket the same request comes again ahead of
+// all that arrived later.
+func (l *Lease) Ticket() Ticket { return l.ticket }
 
 // Waited is how long Acquire took.
 func (l *Lease) Waited() time.Duration { return l.waited }
@@ -54,7 +54,7 @@ func (l *Lease) Release() {
 }
 
 // leaseLocked makes the caller the owner of s, which nobody has.
-func (s *Slot) leaseLocked(ticket uint64) *Lease {
+func (s *Slot) leaseLocked(ticket Ticket) *Lease {
 	s.lease = &Lease{slot: s, ticket: ticket, owned: closed}
 	return s.lease
 }

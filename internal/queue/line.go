@@ -17,7 +17,7 @@ type waiter struct {
 	lane       *lane // nil when out of the line
 	prev, next *waiter
 
-	ticket uint64
+	ticket Ticket
 	again  bool // came with the ticket of an earlier lease
 	bytes  int64
 	since  time.Time // the call of Acquire
@@ -29,7 +29,7 @@ type waiter struct {
 }
 
 // line is all waiters, in one lane per class, each sorted by ticket. The oldest waiter that fits a slot is then
-// the lowest among the first ones of the lanes that fit, however long they are. There are no more lanes than
+// the oldest among the first ones of the lanes that fit, however long they are. There are no more lanes than
 // classes that wait: an empty one is dropped, also so that it does not hold on to the slot that it avoids.
 type line struct {
 	lanes   []*lane
@@ -41,17 +41,24 @@ type line struct {
 type lane struct {
 	class
 	at   int    // its index in line.lanes
-	root waiter // stands between the last and the first, and is neither; its ticket is 0
+	root waiter // stands between the last and the first, and is neither; no ticket is older than its own
 }
 
-// join puts w into the lane of c, behind those with the same ticket or a lower one. A new ticket is the highest
-// of all and goes straight to the end; an old one comes from the front, past those still older.
+// join puts w into the lane of c, behind those with the same ticket or an older one. A new ticket nearly always goes
+// straight to the end, else back from there, past those that arrived later, within reach; one that comes again comes
+// from the front, past those still older.
 func (l *line) join(w *waiter, c class) {
 	ln := l.lane(c)
 	next := &ln.root
-	if w.ticket < ln.root.prev.ticket {
-		for next = ln.root.next; next.ticket <= w.ticket; {
+	switch {
+	case !w.ticket.before(next.prev.ticket):
+	case w.again:
+		for next = next.next; !w.ticket.before(next.ticket); {
 			next = next.next
+		}
+	default:
+		for w.ticket.before(next.prev.ticket) {
+			next = next.prev
 		}
 	}
 	w.lane, w.prev, w.next = ln, next.prev, next
@@ -76,11 +83,11 @@ func (l *line) remove(w *waiter) {
 	}
 }
 
-// oldest is the waiter with the lowest ticket of those that fit s, or nil.
+// oldest is the waiter with the oldest ticket of those that fit s, or nil.
 func (l *line) oldest(s *Slot) *waiter {
 	var oldest *waiter
 	for _, ln := range l.lanes {
-		if ln.fits(s) && (oldest == nil || ln.first().ticket < oldest.ticket) {
+		if ln.fits(s) && (oldest == nil || ln.first().ticket.before(oldest.ticket)) {
 			oldest = ln.first()
 		}
 	}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ type model struct {
 	now             time.Duration // since the start of the test
 	slots           []modelSlot
 	calls           []modelCall
-	tickets         uint64
+	turns           uint64
 	frees           int // counts how often a slot became free, to order the free ones
 	paused          bool
 	drained         bool
@@ -30,10 +31,12 @@ type modelSlot struct {
 }
 
 type modelCall struct {
-	want     Want // Avoid is not used
-	avoid    int  // a slot, or none
+	want     Want          // Avoid is not used
+	late     time.Duration // how long before the call the request had arrived; less than 0 is in the future
+	avoid    int           // a slot, or none
+	since    time.Duration
 	deadline time.Duration
-	ticket   uint64
+	ticket   Ticket
 	waiting  bool
 	err      error
 	slot     int // what it was granted; meaningful when neither waiting nor failed
@@ -78,7 +81,10 @@ func (m *model) line() []int {
 			list = append(list, c)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b int) int { return int(m.calls[a].ticket) - int(m.calls[b].ticket) })
+	slices.SortStableFunc(list, func(a, b int) int {
+		x, y := m.calls[a].ticket, m.calls[b].ticket
+		return cmp.Or(cmp.Compare(x.arrived, y.arrived), cmp.Compare(x.turn, y.turn))
+	})
 	return list
 }
 
@@ -87,6 +93,14 @@ func (m *model) bytes() (sum int64) {
 		sum += m.calls[c].want.Bytes
 	}
 	return sum
+}
+
+// oldest is the longest wait so far.
+func (m *model) oldest() (age time.Duration) {
+	for _, c := range m.line() {
+		age = max(age, m.now-m.calls[c].since)
+	}
+	return age
 }
 
 func (m *model) end(c int, err error) { m.calls[c].waiting, m.calls[c].err = false, err }
@@ -134,9 +148,9 @@ func (m *model) acquire(c int) {
 		bound = m.o.SettleGrace
 	}
 	place := func() {
-		if call.ticket = call.want.Ticket; call.ticket == 0 {
-			m.tickets++
-			call.ticket = m.tickets
+		if call.ticket = call.want.Ticket; call.ticket == (Ticket{}) {
+			m.turns++
+			call.ticket = Ticket{m.now - min(max(call.late, 0), reach, m.now), m.turns}
 		}
 	}
 	switch s := m.bestFor(c); {
@@ -147,13 +161,13 @@ func (m *model) acquire(c int) {
 		m.grant(c, s)
 	case bound == 0:
 		call.err = ErrBusy
-	case call.want.Ticket == 0 && len(m.line()) >= m.o.MaxWaiters:
+	case call.want.Ticket == (Ticket{}) && len(m.line()) >= m.o.MaxWaiters:
 		call.err = ErrFullCount
-	case call.want.Ticket == 0 && m.bytes()+call.want.Bytes > m.o.MaxBytes:
+	case call.want.Ticket == (Ticket{}) && m.bytes()+call.want.Bytes > m.o.MaxBytes:
 		call.err = ErrFullBytes
 	default:
 		place()
-		call.waiting, call.deadline = true, m.now+bound
+		call.waiting, call.since, call.deadline = true, m.now, m.now+bound
 	}
 }
 
@@ -245,8 +259,8 @@ type view struct{ strings.Builder }
 
 func (v *view) waits(c int)             { fmt.Fprintf(v, "call %d waits\n", c) }
 func (v *view) failed(c int, err error) { fmt.Fprintf(v, "call %d: %v\n", c, err) }
-func (v *view) granted(c int, slot string, ticket uint64) {
-	fmt.Fprintf(v, "call %d: slot %s, ticket %d\n", c, slot, ticket)
+func (v *view) granted(c int, slot string, ticket Ticket) {
+	fmt.Fprintf(v, "call %d: slot %s, ticket %v\n", c, slot, ticket)
 }
 
 func (m *model) view() string {
@@ -276,9 +290,9 @@ func (m *model) view() string {
 		}
 		fmt.Fprintf(&v, "slot %d %v %v\n", s, state, slot.down)
 	}
-	fmt.Fprintf(&v, "free %v bytes %d line", m.freeOnes(), m.bytes())
+	fmt.Fprintf(&v, "free %v bytes %d oldest %v line", m.freeOnes(), m.bytes(), m.oldest())
 	for _, c := range m.line() {
-		fmt.Fprintf(&v, " %d(%d)", m.calls[c].ticket, m.calls[c].want.Bytes)
+		fmt.Fprintf(&v, " %v(%d)", m.calls[c].ticket, m.calls[c].want.Bytes)
 	}
 	return v.String()
 }

@@ -122,7 +122,7 @@ func TestWaiterGetsOnlyWhatItNeeds(t *testing.T) {
 func TestTicketKeepsThePlace(t *testing.T) {
 	bubble(t, Options{MaxWaiters: 2, MaxBytes: 10}, func(t *testing.T, q *Queue) {
 		a := q.Add("a", 0)
-		var tickets [3]uint64
+		var tickets [3]Ticket
 		for i := range tickets {
 			l := take(t, q)
 			tickets[i] = l.Ticket()
@@ -149,6 +149,64 @@ func TestTicketKeepsThePlace(t *testing.T) {
 			}
 		}
 		join(q, Want{Ticket: tickets[0]}).wantErr(t, ErrBusy) // a place in the line is no reason to wait
+	})
+}
+
+// Invariant 3: the moment of arrival decides, in one lane and across lanes, and the order of the calls where it is the same.
+func TestPlaceIsThatOfTheArrival(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, q *Queue) {
+		a := q.Add("a", 1)
+		lease := take(t, q)
+		time.Sleep(time.Hour)
+		ago := func(d time.Duration, needs Traits) *call {
+			return join(q, Want{Bound: long, Needs: needs, Arrived: time.Now().Add(-d)})
+		}
+		now := join(q, Want{Bound: long})
+		future := ago(-time.Minute, 0)
+		tied := []*call{ago(300*time.Millisecond, 0), ago(300*time.Millisecond, 0)}
+		between := ago(200*time.Millisecond, 1)
+		first := ago(500*time.Millisecond, 1)
+		again := join(q, Want{Bound: long, Ticket: lease.Ticket()}) // of an hour ago
+		require.Equal(t, 6, q.Place(Ticket{time.Hour, 3}, 10))
+		for i, c := range []*call{again, first, tied[0], tied[1], between, now, future} {
+			lease.Release()
+			synctest.Wait()
+			require.True(t, c.ended.Load(), "number %d still waits", i)
+			c.wantSlot(t, a)
+			lease = c.lease
+		}
+	})
+}
+
+// Whatever the clocks say, nobody gets before those who came more than reach ago.
+func TestArrivalReachesBackNoFurtherThanItMay(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, q *Queue) {
+		a := q.Add("a", 0)
+		lease := take(t, q)
+		early := join(q, Want{Bound: long, Arrived: time.Now().Add(-time.Second)}) // before there was a queue
+		time.Sleep(time.Minute)
+		old := join(q, Want{Bound: long})
+		time.Sleep(reach + time.Millisecond)
+		young := join(q, Want{Bound: long})
+		jumper := join(q, Want{Bound: long, Arrived: time.Now().Add(-2 * time.Hour)})
+		for _, c := range []*call{early, old, jumper, young} {
+			lease.Release()
+			c.wantSlot(t, a)
+			lease = c.lease
+		}
+	})
+}
+
+func TestEarlyArrivalIsNoWayPastTheLimits(t *testing.T) {
+	bubble(t, Options{MaxWaiters: 2, MaxBytes: 10}, func(t *testing.T, q *Queue) {
+		q.Add("a", 0)
+		take(t, q)
+		time.Sleep(time.Hour)
+		early := Want{Bound: long, Bytes: 6, Arrived: time.Now().Add(-time.Second)}
+		join(q, Want{Bound: long, Bytes: 6})
+		join(q, early).wantErr(t, ErrFullBytes)
+		join(q, Want{Bound: long})
+		join(q, early).wantErr(t, ErrFullCount)
 	})
 }
 

@@ -12,11 +12,11 @@ func TestPlaceCountsThoseBefore(t *testing.T) {
 		q := New(Options{})
 		s := q.Add("a", 3)
 		first := join(q, Want{Bound: long})
-		var tickets []uint64
+		var tickets []Ticket
 		var calls []*call
 		for i := range 4 {
 			want := Want{Bound: long, Needs: Traits(i % 2)} // two lanes
-			want.Joined = func(ticket uint64) { tickets = append(tickets, ticket) }
+			want.Joined = func(ticket Ticket) { tickets = append(tickets, ticket) }
 			calls = append(calls, join(q, want))
 		}
 		require.Len(t, tickets, 4)
@@ -39,7 +39,7 @@ func TestWhoDoesNotWaitDoesNotJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(Options{})
 		q.Add("a", 0)
-		c := join(q, Want{Joined: func(uint64) { t.Error("joined") }})
+		c := join(q, Want{Joined: func(Ticket) { t.Error("joined") }})
 		c.lease.Release()
 	})
 }

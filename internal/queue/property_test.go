@@ -234,13 +234,17 @@ func (x *machine) acquire(spare []int) action {
 			c.avoid = from.slot
 		}
 	}
+	c.late = rapid.SampledFrom([]time.Duration{0, 0, -time.Second, time.Millisecond, time.Second, reach - 1, 2 * reach}).Draw(t, "late")
 	x.m.calls = append(x.m.calls, c)
 	x.calls = append(x.calls, &call{})
 	return action{
-		name:  fmt.Sprintf("acquire %d %+v", id, c.want),
+		name:  fmt.Sprintf("acquire %d %+v, late by %v", id, c.want, c.late),
 		async: true,
 		real: func() {
 			want := c.want
+			if c.late != 0 {
+				want.Arrived = time.Now().Add(-c.late)
+			}
 			if c.avoid != none {
 				want.Avoid = x.slots[c.avoid]
 			}
@@ -270,9 +274,9 @@ func (x *machine) view() string {
 	for _, s := range x.q.free {
 		free = append(free, s.Name())
 	}
-	fmt.Fprintf(&v, "free %v bytes %d line", free, st.Bytes)
+	fmt.Fprintf(&v, "free %v bytes %d oldest %v line", free, st.Bytes, st.Oldest)
 	for _, w := range x.q.Waiters(1 << 20) {
-		fmt.Fprintf(&v, " %d(%d)", w.Ticket, w.Bytes)
+		fmt.Fprintf(&v, " %v(%d)", w.Ticket, w.Bytes)
 	}
 	return v.String()
 }

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -25,9 +24,6 @@ type Options struct {
 	Observe func(Outcome, time.Duration)
 }
 
-// Tickets numbers requests by age.
-type Tickets struct{ last atomic.Uint64 }
-
 // Queue hands out slots, oldest waiter first. Its methods may be called from any goroutine.
 type Queue struct {
 	o Options
@@ -43,7 +39,7 @@ type Queue struct {
 // New returns a queue without slots.
 func New(o Options) *Queue {
 	if o.Tickets == nil {
-		o.Tickets = &Tickets{}
+		o.Tickets = NewTickets()
 	}
 	return &Queue{o: o}
 }

@@ -106,9 +106,9 @@ func sound(t assert.TestingT, q *Queue) {
 	for i, ln := range q.line.lanes {
 		assert.Equal(t, i, ln.at, "index of a lane")
 		assert.NotNil(t, ln.first(), "an empty lane")
-		last := uint64(0)
+		last := Ticket{}
 		for w := ln.first(); w != nil; w = ln.after(w) {
-			assert.LessOrEqual(t, last, w.ticket, "order in a lane")
+			assert.False(t, w.ticket.before(last), "order in a lane")
 			assert.Same(t, ln, w.lane)
 			assert.Same(t, w, w.next.prev)
 			last = w.ticket
@@ -116,7 +116,7 @@ func sound(t assert.TestingT, q *Queue) {
 			bytes += w.bytes
 			for _, s := range q.free {
 				beside := !q.paused && ln.fits(s) // invariant 2
-				assert.False(t, beside, "waiter %d waits beside the free slot %s", w.ticket, s.name)
+				assert.False(t, beside, "waiter %v waits beside the free slot %s", w.ticket, s.name)
 			}
 		}
 	}

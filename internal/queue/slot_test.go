@@ -174,7 +174,7 @@ func TestOldLeaseOfTheSameTicketDoesNotReleaseTheNew(t *testing.T) {
 func TestMistakesOfTheCallerPanicAndLeaveTheQueueUsable(t *testing.T) {
 	q := New(Options{})
 	a := q.Add("a", 0)
-	require.Panics(t, func() { _, _ = q.Acquire(context.Background(), Want{Ticket: 1}) })
+	require.Panics(t, func() { _, _ = q.Acquire(context.Background(), Want{Ticket: Ticket{turn: 1}}) })
 	require.Panics(t, func() { _, _ = q.Acquire(context.Background(), Want{Bytes: -1}) })
 	require.Equal(t, a, take(t, q).Slot())
 }

@@ -25,7 +25,7 @@ func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	st := Stats{
-		Waiting: q.line.waiting, Bytes: q.line.bytes, Oldest: q.line.age(time.Now()),
+		Waiting: q.line.waiting, Bytes: q.line.bytes, Oldest: q.ageLocked(time.Now()),
 		Paused: q.paused, Draining: q.draining, Rows: make([]SlotRow, len(q.slots)),
 	}
 	for i, s := range q.slots {
@@ -38,7 +38,7 @@ func (q *Queue) Stats() Stats {
 
 // WaiterRow is one waiter, as a status page shows it.
 type WaiterRow struct {
-	Ticket uint64
+	Ticket Ticket
 	Since  time.Time // the call of Acquire
 	Bytes  int64
 	Needs  Traits
@@ -57,7 +57,7 @@ func (q *Queue) Waiters(limit int) []WaiterRow {
 	for len(rows) < cap(rows) {
 		next := -1
 		for i, w := range heads {
-			if w != nil && (next < 0 || w.ticket < heads[next].ticket) {
+			if w != nil && (next < 0 || w.ticket.before(heads[next].ticket)) {
 				next = i
 			}
 		}
@@ -68,17 +68,16 @@ func (q *Queue) Waiters(limit int) []WaiterRow {
 	return rows
 }
 
-// age is how long the one who waited longest has waited. Those who came again stand in front for their ticket but may
-// have come later; behind them the first of each lane is its longest.
-func (l *line) age(now time.Time) time.Duration {
-	var age time.Duration
-	for _, ln := range l.lanes {
-		for w := ln.first(); w != nil; w = ln.after(w) {
-			age = max(age, now.Sub(w.since))
-			if !w.again {
-				break
+// age is how long the one who waited longest has waited. Those in front for their ticket may have called later, when they
+// came again or arrived long before their call; nobody behind has called before he arrived.
+func (q *Queue) ageLocked(now time.Time) time.Duration {
+	oldest := now
+	for _, ln := range q.line.lanes {
+		for w := ln.first(); w != nil && w.ticket.arrived < oldest.Sub(q.o.Tickets.epoch); w = ln.after(w) {
+			if w.since.Before(oldest) {
+				oldest = w.since
 			}
 		}
 	}
-	return age
+	return now.Sub(oldest)
 }

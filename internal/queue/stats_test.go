@@ -52,7 +52,7 @@ func TestWaitersAreListedInOrder(t *testing.T) {
 			w := Want{Bound: long, Needs: Traits(1 + i%3), Bytes: int64(i)}
 			join(q, w)
 			since := start.Add(time.Duration(i) * time.Second)
-			want = append(want, WaiterRow{Ticket: uint64(2 + i), Since: since, Bytes: w.Bytes, Needs: w.Needs})
+			want = append(want, WaiterRow{Ticket: Ticket{since.Sub(start), uint64(2 + i)}, Since: since, Bytes: w.Bytes, Needs: w.Needs})
 			time.Sleep(time.Second)
 		}
 		require.Equal(t, want, q.Waiters(100))

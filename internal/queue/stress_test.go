@@ -134,8 +134,8 @@ func inOrder(t *testing.T, n int) {
 			if owners.Add(1) != 1 {
 				t.Error("two have the slot")
 			}
-			if l.Ticket() <= last {
-				t.Errorf("ticket %d came after %d", l.Ticket(), last)
+			if !last.before(l.Ticket()) {
+				t.Errorf("ticket %v came after %v", l.Ticket(), last)
 			}
 			served, last = served+1, l.Ticket()
 			owners.Add(-1)

@@ -25,11 +25,12 @@ type Call struct {
 	Body        []byte
 	Start       time.Time // when its head was there
 	ReadBody    time.Duration
-	ClientID    string // X-Request-ID, for the log only
-	Correlation string // X-Correlation-ID, for the log only
-	TellPlace   bool   // the client wants to know where it stands while it waits, see telling.go
-	Forward     []byte // header lines for the prefill node
-	Traceparent string // W3C trace context, for the prefill node too
+	Arrived     time.Time // when its last byte was there, which gives its place in the line; zero: now
+	ClientID    string    // X-Request-ID, for the log only
+	Correlation string    // X-Correlation-ID, for the log only
+	TellPlace   bool      // the client wants to know where it stands while it waits, see telling.go
+	Forward     []byte    // header lines for the prefill node
+	Traceparent string    // W3C trace context, for the prefill node too
 	Tracestate  string
 }
 
@@ -42,7 +43,7 @@ type life struct {
 
 	// Of the wait: what has gone of the bound, and the place in the line.
 	waited time.Duration
-	ticket uint64
+	ticket queue.Ticket
 	avoid  *queue.Slot // of the node that the next attempt must not have
 	other  *otherWait  // the wait for another slot, while the node is busy for somebody else
 

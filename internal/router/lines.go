@@ -26,7 +26,7 @@ func (r *Router) waiters(n int) []queue.WaiterRow {
 }
 
 // before is how many wait before the ticket, up to tellLimit.
-func (r *Router) before(ticket uint64) int {
+func (r *Router) before(ticket queue.Ticket) int {
 	n := r.queue.Place(ticket, tellLimit)
 	if r.arena != nil && n < tellLimit {
 		n += r.line.Place(ticket, tellLimit-n)

@@ -120,7 +120,7 @@ func (r *Router) makeLines() (err error) {
 		r.line = r.queue
 		return nil
 	}
-	o.Tickets = &queue.Tickets{}
+	o.Tickets = queue.NewTickets()
 	r.line, r.queue = queue.New(o), queue.New(queue.Options{Tickets: o.Tickets, SettleGrace: o.SettleGrace})
 	r.arena, err = newArena(*r.opts.Arena, r.line)
 	return err

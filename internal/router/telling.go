@@ -31,12 +31,12 @@ func (l *life) acquire(q *queue.Queue, want queue.Want) (*queue.Lease, error) {
 	if l.tell == nil {
 		return q.Acquire(l.ctx, want)
 	}
-	joined := make(chan uint64, 1)
-	want.Joined = func(ticket uint64) { joined <- ticket }
+	joined := make(chan queue.Ticket, 1)
+	want.Joined = func(ticket queue.Ticket) { joined <- ticket }
 	got := acquiring(l.ctx, q, want)
 	ticker := time.NewTicker(tellEvery)
 	defer ticker.Stop()
-	var ticket uint64
+	var ticket queue.Ticket
 	for {
 		select {
 		case a := <-got:
@@ -49,8 +49,8 @@ func (l *life) acquire(q *queue.Queue, want queue.Want) (*queue.Lease, error) {
 }
 
 // tellPlace writes one comment. A client that has left is the hang-up watcher's to notice.
-func (l *life) tellPlace(ticket uint64) {
-	if ticket == 0 {
+func (l *life) tellPlace(ticket queue.Ticket) {
+	if ticket == (queue.Ticket{}) {
 		return
 	}
 	before := l.r.before(ticket)

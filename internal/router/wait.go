@@ -16,9 +16,9 @@ func (l *life) wait() *failure {
 		Bound:  l.left(),
 		Bytes:  int64(len(l.call.Body)),
 		Needs:  queue.Traits(l.req.Needs),
-		Ticket: l.ticket,
-		Avoid:  l.avoid,
-		Ahead:  l.r.opts.PrefillAhead,
+		Ticket: l.ticket, Arrived: l.call.Arrived,
+		Avoid: l.avoid,
+		Ahead: l.r.opts.PrefillAhead,
 	})
 	l.waited += time.Since(start)
 	l.times.queue = l.waited

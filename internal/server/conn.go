@@ -19,6 +19,10 @@ type conn struct {
 	all *connections
 	id  uint64
 
+	// Of the goroutine that serves it, see arrival.go.
+	in          *source
+	came, wrote time.Time // the last data that was read; the start of the last write
+
 	mu     sync.Mutex
 	cancel context.CancelCauseFunc // of the running request, nil when there is none
 	gone   bool                    // the client has closed its side
@@ -95,7 +99,10 @@ func newConnections() (*connections, error) {
 }
 
 // wrap makes ln hand out conns.
-func (cs *connections) wrap(ln net.Listener) net.Listener { return &listener{ln, cs} }
+func (cs *connections) wrap(ln net.Listener) net.Listener {
+	noteArrivals(ln)
+	return &listener{ln, cs}
+}
 
 type listener struct {
 	net.Listener
@@ -116,7 +123,7 @@ func (l *listener) Accept() (net.Conn, error) {
 func (cs *connections) add(nc net.Conn) *conn {
 	cs.mu.Lock()
 	cs.last++
-	c := &conn{Conn: nc, all: cs, id: cs.last, idle: true}
+	c := &conn{Conn: nc, all: cs, id: cs.last, in: newSource(nc), idle: true}
 	cs.open[c.id] = c
 	late := cs.draining
 	cs.mu.Unlock()

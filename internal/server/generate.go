@@ -19,7 +19,7 @@ func (s *Server) generate(ctx *fasthttp.RequestCtx, c *conn, ep openai.Endpoint)
 	head := &ctx.Request.Header
 	body, e := s.acceptBody(ctx, c)
 	call := router.Call{
-		Endpoint: ep, Body: body, Start: start, ReadBody: time.Since(start),
+		Endpoint: ep, Body: body, Start: start, ReadBody: time.Since(start), Arrived: c.arrived(),
 		ClientID: clip(head.Peek("X-Request-ID")), Correlation: clip(head.Peek("X-Correlation-ID")),
 		TellPlace:   len(head.Peek("X-PD-Tell-Place")) > 0,
 		Forward:     forward(head),

@@ -38,8 +38,8 @@ func busyLook() router.Look {
 		At: noon, Ready: true,
 		Line: queue.Stats{Waiting: 2, Bytes: 300, Oldest: 90 * time.Second},
 		Waiters: []queue.WaiterRow{
-			{Ticket: 7, Since: noon.Add(-90 * time.Second), Bytes: 100},
-			{Ticket: 9, Since: noon.Add(-1500 * time.Millisecond), Bytes: 200},
+			{Since: noon.Add(-90 * time.Second), Bytes: 100},
+			{Since: noon.Add(-1500 * time.Millisecond), Bytes: 200},
 		},
 		MaxCount: 10000, MaxBytes: 4 << 30,
 		Prefill: router.PrefillLook{Addr: "10.0.0.1:8000", Up: true, Sick: "no KV connector"},
