@@ -13,7 +13,7 @@ BUILDVCS    := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo f
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ## ---- build and run
 
@@ -88,7 +88,7 @@ scripts: ## shell and Python files parse
 
 ## ---- with things from outside: libraries, and the conformance kit of CONTRIBUTING.md
 
-.PHONY: deps test-real blackbox test-clients test-peer test-ctrlcases test-staging observe observe-check test-page ci
+.PHONY: deps test-real blackbox test-clients test-peer test-ctrlcases test-staging test-sim-nixl test-nixl-interop observe observe-check test-page ci
 deps: ## fetch what test-real needs: the NIXL library and real tokenizers, about 200 MB, once
 	test/real.sh setup
 
@@ -109,6 +109,12 @@ test-ctrlcases: ## control-plane and decode-node cases against the simulated dec
 
 test-staging: ## the staging arena between a NIXL sender of another make and the real decode server
 	test/staging-peer.sh
+
+test-sim-nixl: ## the simulated nodes over NIXL: the real decode server, senders of another make, killed under load; ARGS="raw" picks
+	test/sim-nixl.sh $(ARGS)
+
+test-nixl-interop: ## the NIXL binding and a peer of another make, both ways; SOAK agents come and go (1000)
+	test/nixl-interop.sh $(ARGS)
 
 observe-check: ## a real Prometheus watches the router: every query of every dashboard and alert has data
 	test/observe.sh check
