@@ -24,6 +24,7 @@ func newSimPrefillCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		node.Tell(func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) })
 		if err := node.Listen(); err != nil {
 			return err
 		}
@@ -42,6 +43,7 @@ func newSimDecodeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		node.Tell(func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) })
 		if err := node.Listen(); err != nil {
 			return err
 		}

@@ -86,5 +86,10 @@ func (l *Library) UCX() string { return ucxVersion() }
 func (l *Library) NewAgent(ctx context.Context, role string) (*Agent, error) {
 	var id [16]byte
 	rand.Read(id[:]) // does not fail: crypto/rand ends the process instead
-	return l.newAgent(ctx, role+"-"+hex.EncodeToString(id[:]))
+	return l.NewAgentNamed(ctx, role+"-"+hex.EncodeToString(id[:]))
+}
+
+// NewAgentNamed makes an agent of just this name, for stand-ins of programs that come again under the name that they had.
+func (l *Library) NewAgentNamed(ctx context.Context, name string) (*Agent, error) {
+	return l.newAgent(ctx, name)
 }

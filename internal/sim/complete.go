@@ -21,12 +21,12 @@ func (p *Prefill) complete(ctx *fasthttp.RequestCtx, chat bool) {
 		sayJSON(ctx, refused.status, refused)
 		return
 	}
-	fault := p.faults.draw()
+	outer, inner := requestIDs(string(ctx.Request.Header.Peek("X-Request-Id")), q)
+	rid := tilert.DeriveRID(inner)
+	fault := p.faults.draw(rid, p.tell)
 	if p.misbehave(ctx, fault) {
 		return
 	}
-	outer, inner := requestIDs(string(ctx.Request.Header.Peek("X-Request-Id")), q)
-	rid := tilert.DeriveRID(inner)
 	c, tokens, err := p.script(q, rid, fault)
 	if err != nil {
 		sayJSON(ctx, 500, &apiError{status: 500, kind: "InternalServerError", message: err.Error()})

@@ -32,6 +32,7 @@ type Decode struct {
 	via      choice
 	served   chan struct{} // closed when Serve has returned
 	serving  atomic.Bool
+	tell     func(string)
 
 	mu   sync.Mutex // guards slot
 	slot *job       // the request that is decoded, nil if idle
@@ -56,7 +57,7 @@ func NewDecode(o DecodeOptions) (*Decode, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Decode{o: o, caps: map[string]bool{}, life: newLife(), via: choice{want: o.Transport, load: loadNIXL}, served: make(chan struct{})}
+	d := &Decode{o: o, caps: map[string]bool{}, life: newLife(), via: choice{want: o.Transport, load: loadNIXL}, served: make(chan struct{}), tell: func(string) {}}
 	if d.layout, d.protocol, err = shape(o.Profile, o.KVDType, o.Generation); err != nil {
 		return nil, err
 	}
@@ -68,6 +69,9 @@ func NewDecode(o DecodeOptions) (*Decode, error) {
 	}
 	return d, nil
 }
+
+// Tell has the node tell each fault that a request gets, and each KV that was wrong, in a line. Call it before Listen.
+func (d *Decode) Tell(tell func(line string)) { d.tell = tell }
 
 // Listen opens the ports and the receive buffer. The addresses are known from then on.
 func (d *Decode) Listen() (err error) {
@@ -90,7 +94,7 @@ func (d *Decode) Listen() (err error) {
 func (d *Decode) openBuffer() (inlet, error) {
 	var registered *nixlInlet
 	ok, err := d.via.tryNIXL(func(lib *nixl.Library) (err error) {
-		d.buffer, registered, err = newNIXLArena(lib, d.layout, d.o.MaxSeqLen, d.o.Shards)
+		d.buffer, registered, err = newNIXLArena(lib, d.o.AgentName, d.layout, d.o.MaxSeqLen, d.o.Shards)
 		return err
 	})
 	if err != nil || ok {

@@ -18,7 +18,7 @@ func (d *Decode) decode(ctx *fasthttp.RequestCtx) {
 		sayJSON(ctx, 422, map[string]any{"detail": wrongs})
 		return
 	}
-	fault := d.faults.draw()
+	fault := d.faults.draw(q.RID, d.tell)
 	if fault == faultBusy {
 		d.busy.Add(1)
 		sayJSON(ctx, 429, map[string]any{"error": "busy", "current_rid": nil})
@@ -126,6 +126,7 @@ func (d *Decode) inject(q *decodeRequest, t *tilert.Transfer) (*reply, error) {
 		tokens, err := d.script(q, t)
 		if err != nil {
 			d.failed.Add(1)
+			d.tell("wrong KV for " + q.RID + ": " + err.Error())
 			return nil, err
 		}
 		r = textReply(q, tokens, t.SeqLen, d.o.MaxSeqLen)

@@ -70,8 +70,8 @@ func parseFaults(specs, kinds []string) (faults, error) {
 	return out, nil
 }
 
-// draw returns the kind of the first fault that hits this request, or "". Each of them counts the request.
-func (fs faults) draw() (kind string) {
+// draw returns the kind of the first fault that hits this request, or "", and tells of it. Each of them counts the request.
+func (fs faults) draw(rid string, tell func(string)) (kind string) {
 	for _, f := range fs {
 		hit := f.share == 1 || rand.Float64() < f.share
 		if n := f.seen.Add(1); f.every > 0 {
@@ -80,6 +80,9 @@ func (fs faults) draw() (kind string) {
 		if hit && kind == "" {
 			kind = f.kind
 		}
+	}
+	if kind != "" {
+		tell("fault " + kind + " for " + rid)
 	}
 	return kind
 }

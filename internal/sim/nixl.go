@@ -11,7 +11,7 @@ import (
 )
 
 // nixlInlet takes writes by NIXL: the agent that the arena is registered with. Each node has one, of a name of its own, so
-// a node that starts again is never taken for the one before.
+// a node that starts again is never taken for the one before, unless it was told to keep its name.
 type nixlInlet struct {
 	agent  *nixl.Agent
 	meta   []byte
@@ -20,8 +20,8 @@ type nixlInlet struct {
 	err    error
 }
 
-// newNIXLArena maps a receive buffer and registers all of it, once, as host memory (spec 2.5).
-func newNIXLArena(lib *nixl.Library, l tilert.Layout, maxSeqLen, shards int) (*arena, *nixlInlet, error) {
+// newNIXLArena maps a receive buffer and registers all of it, once, as host memory (spec 2.5). An agent without a name gets one of its own.
+func newNIXLArena(lib *nixl.Library, name string, l tilert.Layout, maxSeqLen, shards int) (*arena, *nixlInlet, error) {
 	size, ctx := arenaBytes(l, maxSeqLen, shards), context.Background() // the binding bounds each call by itself
 	mem, err := nixl.NewMemory(size, false)
 	if err != nil {
@@ -29,7 +29,12 @@ func newNIXLArena(lib *nixl.Library, l tilert.Layout, maxSeqLen, shards int) (*a
 	}
 	keepSparse(mem.Bytes())
 	in := &nixlInlet{closed: make(chan struct{})}
-	if in.agent, err = lib.NewAgent(ctx, "decode"); err != nil {
+	if name == "" {
+		in.agent, err = lib.NewAgent(ctx, "decode")
+	} else {
+		in.agent, err = lib.NewAgentNamed(ctx, name)
+	}
+	if err != nil {
 		return nil, nil, errors.Join(err, mem.Close())
 	}
 	if _, err = in.agent.Register(ctx, mem, 0, size); err == nil {

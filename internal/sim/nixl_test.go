@@ -35,6 +35,22 @@ func TestTheHelloSaysHowToReachTheMemory(t *testing.T) {
 	assert.Contains(t, r.p.Transport(), os.Getenv(nixl.PathVariable))
 }
 
+// Nodes of other makes keep the name of their agent when they start again; the one that writes to them must not notice.
+func TestANodeThatKeepsItsAgentsName(t *testing.T) {
+	needNIXL(t)
+	r := newRig(t, PrefillOptions{Transport: TransportNIXL}, DecodeOptions{Transport: TransportNIXL, AgentName: t.Name()})
+	assert.Equal(t, 200, r.ask("say:Hello", nil, nil).Status)
+	o := r.d.o
+	o.HTTP, o.Ctrl = r.d.HTTPAddr(), r.d.CtrlAddr()
+	require.NoError(t, r.d.Close())
+	d, err := NewDecode(o)
+	require.NoError(t, err)
+	again(t, d.Listen, d.Serve, d.Close)
+	r.d = d
+	assert.Equal(t, t.Name(), d.recv.in.(*nixlInlet).agent.Name())
+	assert.Equal(t, 200, r.ask("say:Hello", nil, nil).Status)
+}
+
 func TestChoiceOfTransport(t *testing.T) {
 	none := func() (*nixl.Library, error) {
 		return nil, fmt.Errorf("nixl: %w; tried:\n\t/nowhere", nixl.ErrNoLibrary)
@@ -129,7 +145,7 @@ type target struct {
 }
 
 func testInlet(t *testing.T, lib *nixl.Library, l tilert.Layout, maxSeqLen int) *target {
-	a, in, err := newNIXLArena(lib, l, maxSeqLen, 1)
+	a, in, err := newNIXLArena(lib, "", l, maxSeqLen, 1)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, in.close())

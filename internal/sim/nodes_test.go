@@ -49,6 +49,10 @@ func TestWrongKVFailsTheRequest(t *testing.T) {
 					require.Equal(t, 200, r.ask("say:good again", nil, nil).Status)
 				}
 				assert.Equal(t, uint64(2), r.d.Counters().ChecksFailed)
+				told := r.heard()
+				require.Len(t, told, 4)
+				rid, _ := strings.CutPrefix(told[0], "fault "+fault+" for ")
+				assert.Contains(t, told[1], "wrong KV for "+rid+": KV check: ")
 			})
 		})
 	}

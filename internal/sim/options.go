@@ -124,6 +124,8 @@ type DecodeOptions struct {
 	KV string
 	// How KV bytes come: nixl, tcp (a port of the simulators' own), or auto: nixl if its library is found (PD_ROUTER_NIXL_LIBRARY names it), else tcp.
 	Transport string
+	// Name of the NIXL agent, kept when the node starts again. Empty: a new name for each start.
+	AgentName string
 	// Engine: text says what the prefill node composed, stub answers first token, 11, 22, 33 and trusts the KV.
 	Engine string
 	// What the engine claims to support, of penalties, ignore_eos and logprobs.
@@ -171,6 +173,7 @@ func (o *DecodeOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.MaxSeqLen, "max-seq-len", o.MaxSeqLen, "Longest prompt that the receive buffer holds, and the window of the engine, in tokens.")
 	fs.StringVar(&o.KV, "kv", o.KV, "What is done with KV bytes: check waits for them and checks each, trust only waits, none does not wait.")
 	fs.StringVar(&o.Transport, "transport", o.Transport, "How KV bytes come: nixl, tcp (a port of the simulators' own), or auto: nixl if its library is found (PD_ROUTER_NIXL_LIBRARY names it), else tcp.")
+	fs.StringVar(&o.AgentName, "agent-name", o.AgentName, "Name of the NIXL agent, kept when the node starts again. Empty: a new name for each start.")
 	fs.StringVar(&o.Engine, "engine", o.Engine, "Engine: text says what the prefill node composed, stub answers first token, 11, 22, 33 and trusts the KV.")
 	fs.StringSliceVar(&o.Capabilities, "capabilities", o.Capabilities, "What the engine claims to support, of penalties, ignore_eos and logprobs.")
 	fs.Float64Var(&o.TokensPerSecond, "tokens-per-second", o.TokensPerSecond, "Tokens a second. 0 takes no time.")

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,19 +82,21 @@ func TestOptionsThatCannotBe(t *testing.T) {
 func TestFaultsAreDrawn(t *testing.T) {
 	fs, err := parseFaults([]string{"reset=1/3", "hang=0", "slow"}, prefillFaults)
 	require.NoError(t, err)
-	var got []string
-	for range 6 {
-		got = append(got, fs.draw())
+	var got, told []string
+	tell := func(line string) { told = append(told, line) }
+	for i := range 6 {
+		got = append(got, fs.draw(strconv.Itoa(i), tell))
 	}
 	assert.Equal(t, []string{"slow", "slow", "reset", "slow", "slow", "reset"}, got)
+	assert.Equal(t, []string{"fault slow for 0", "fault slow for 1", "fault reset for 2", "fault slow for 3", "fault slow for 4", "fault reset for 5"}, told)
 	fs, err = parseFaults([]string{"reset=0.3"}, prefillFaults)
 	require.NoError(t, err)
 	n := 0
 	for range 10000 {
-		if fs.draw() != "" {
+		if fs.draw("", tell) != "" {
 			n++
 		}
 	}
 	assert.InDelta(t, 3000, n, 300)
-	assert.Empty(t, faults(nil).draw())
+	assert.Empty(t, faults(nil).draw("", nil))
 }

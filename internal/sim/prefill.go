@@ -27,6 +27,7 @@ type Prefill struct {
 	served   chan struct{} // closed when Serve has returned
 	serving  atomic.Bool
 	began    time.Time
+	tell     func(string)
 
 	mu     sync.Mutex
 	freeAt time.Time // when the card has computed all that it was given so far
@@ -58,6 +59,7 @@ func NewPrefill(o PrefillOptions) (*Prefill, error) {
 	}
 	p := &Prefill{
 		o: o, life: newLife(), prefix: newPrefixCache(), via: choice{want: o.Transport, load: loadNIXL}, served: make(chan struct{}), began: time.Now(),
+		tell: func(string) {},
 	}
 	if p.layout, p.protocol, err = shape(o.Profile, o.KVDType, o.Generation); err != nil {
 		return nil, err
@@ -68,6 +70,9 @@ func NewPrefill(o PrefillOptions) (*Prefill, error) {
 	p.kv = newConnector(p.layout, p.protocol, o.Senders, o.TransferGBps, p.life)
 	return p, nil
 }
+
+// Tell has the node tell each fault that a request gets in a line. Call it before Listen.
+func (p *Prefill) Tell(tell func(line string)) { p.tell = tell }
 
 // Listen opens the port and the transport. The address is known from then on.
 func (p *Prefill) Listen() (err error) {

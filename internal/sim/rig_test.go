@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +25,21 @@ type rig struct {
 	p  *Prefill
 	d  *Decode
 	hc *http.Client
+
+	mu   sync.Mutex
+	told []string // by both nodes
+}
+
+func (r *rig) hear(line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = append(r.told, line)
+}
+
+func (r *rig) heard() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.told
 }
 
 func newRig(t *testing.T, po PrefillOptions, do DecodeOptions) *rig {
@@ -42,6 +58,8 @@ func newRig(t *testing.T, po PrefillOptions, do DecodeOptions) *rig {
 	require.NoError(t, err)
 	r.d, err = NewDecode(do)
 	require.NoError(t, err)
+	r.p.Tell(r.hear)
+	r.d.Tell(r.hear)
 	serve(t, r.p.Listen, r.p.Serve, r.p.Close)
 	serve(t, r.d.Listen, r.d.Serve, r.d.Close)
 	return r
