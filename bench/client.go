@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -27,59 +28,103 @@ func request(path string, body string) []byte {
 	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 }
 
-func chat(size int, stream bool, tokens int) []byte {
+// chat is a request with a prompt of so many bytes, which begins with first.
+func chat(first string, size int, stream bool, tokens int) []byte {
+	options := ""
+	if stream {
+		options = `,"stream_options":{"include_usage":true}`
+	}
 	return request("/v1/chat/completions", fmt.Sprintf(
-		`{"model":"m","messages":[{"role":"user","content":"%s"}],"stream":%t,"max_completion_tokens":%d,"ignore_eos":true,"stream_options":{"include_usage":true}}`,
-		strings.Repeat("lorem ipsum ", size/12), stream, tokens))
+		`{"model":"stub","messages":[{"role":"user","content":"%s%s"}],"stream":%t,"max_completion_tokens":%d,"ignore_eos":true%s}`,
+		first, strings.Repeat("lorem ipsum ", size/12), stream, tokens, options))
 }
 
-// roundTrip sends req and reads the whole chunked or sized reply. first is the time to the first byte of the body.
-func (c *client) roundTrip(req []byte) (first, total time.Duration, lines int, err error) {
-	start := time.Now()
+// send writes req and reads the head of the reply, which must be a 200. length is -1 if chunks follow.
+func (c *client) send(req []byte) (length int, err error) {
 	if _, err = c.c.Write(req); err != nil {
-		return
+		return 0, err
 	}
-	head, length := true, -1
-	for head {
-		line, e := c.r.ReadSlice('\n')
-		if e != nil {
-			return 0, 0, 0, e
+	length = -1
+	for first := true; ; first = false {
+		line, err := c.r.ReadSlice('\n')
+		if err != nil {
+			return 0, err
 		}
-		if bytes.HasPrefix(line, []byte("HTTP/1.1 ")) && !bytes.HasPrefix(line, []byte("HTTP/1.1 200")) {
-			return 0, 0, 0, fmt.Errorf("%s", bytes.TrimSpace(line))
+		if first && !bytes.HasPrefix(line, []byte("HTTP/1.1 200")) {
+			return 0, fmt.Errorf("%s", bytes.TrimSpace(line))
 		}
-		if bytes.HasPrefix(line, []byte("Content-Length:")) {
-			fmt.Sscanf(string(line), "Content-Length: %d", &length)
+		if v, ok := header(line, "content-length"); ok {
+			length, _ = strconv.Atoi(string(v))
 		}
-		head = len(line) > 2
+		if len(line) <= 2 {
+			return length, nil
+		}
+	}
+}
+
+// roundTrip sends req and reads the whole reply. first is the time to the first bytes of the body.
+func (c *client) roundTrip(req []byte) (first time.Duration, events int, err error) {
+	start := time.Now()
+	length, err := c.send(req)
+	if err != nil {
+		return 0, 0, err
 	}
 	if length >= 0 {
 		_, err = c.r.Discard(length)
-		return time.Since(start), time.Since(start), 1, err
+		return time.Since(start), 1, err
 	}
+	var before byte
 	for {
-		line, e := c.r.ReadSlice('\n')
-		if e != nil {
-			return 0, 0, 0, e
+		line, err := c.r.ReadSlice('\n')
+		if err != nil {
+			return 0, 0, err
 		}
-		var n int
-		if _, e := fmt.Sscanf(string(line), "%x", &n); e != nil {
-			return 0, 0, 0, e
-		}
-		for left := n + 2; left > 0; {
-			part, e := c.r.Peek(min(left, max(1, c.r.Buffered())))
-			if e != nil {
-				return 0, 0, 0, e
-			}
-			lines += bytes.Count(part, []byte("\n\n"))
-			left -= len(part)
-			_, _ = c.r.Discard(len(part))
+		n, err := strconv.ParseUint(string(bytes.TrimSpace(line)), 16, 32)
+		if err != nil {
+			return 0, 0, err
 		}
 		if first == 0 {
 			first = time.Since(start)
 		}
-		if n == 0 {
-			return first, time.Since(start), lines, nil
+		for left := int(n); left > 0; {
+			if _, err := c.r.Peek(1); err != nil {
+				return 0, 0, err
+			}
+			part, _ := c.r.Peek(min(left, c.r.Buffered()))
+			if events += bytes.Count(part, []byte("\n\n")); before == '\n' && part[0] == '\n' {
+				events++ // an event's end may be cut in two
+			}
+			before = part[len(part)-1]
+			left -= len(part)
+			_, _ = c.r.Discard(len(part))
+		}
+		if _, err := c.r.Discard(2); err != nil || n == 0 {
+			return first, events, err
+		}
+	}
+}
+
+var content = []byte(`"content":"`)
+
+// delays sends req and returns how long each paced token was on its way.
+func (c *client) delays(req []byte) ([]time.Duration, error) {
+	if _, err := c.send(req); err != nil {
+		return nil, err
+	}
+	var out []time.Duration
+	for {
+		line, err := c.r.ReadSlice('\n')
+		if err != nil {
+			return nil, err
+		}
+		if string(line) == "0\r\n" {
+			_, err := c.r.Discard(2)
+			return out, err
+		}
+		_, rest, _ := bytes.Cut(line, content)
+		text, _, _ := bytes.Cut(rest, []byte{'"'})
+		if id, err := strconv.Atoi(string(text)); err == nil {
+			out = append(out, since(id))
 		}
 	}
 }
