@@ -10,8 +10,9 @@ import (
 // Slots of several sizes are one line: a trait for each size says that a slot has at least that room. How long a prompt is only prefill
 // tells; before that its body is a guess, and a request that was guessed too short asks once more for the room it needs.
 
-// bytesPerToken guesses the length of a prompt from its body: far fewer bytes a token than texts have, none fewer than ids in JSON.
-const bytesPerToken = 2
+// bytesPerToken guesses the length of a prompt from its body: fewer bytes a token than most texts have. A guess that is too short costs a
+// prefill of which vLLM has most in its cache.
+const bytesPerToken = 3
 
 func sizesOf(slots []*staging.Slot) []int {
 	var sizes []int

@@ -63,6 +63,7 @@ type Router struct {
 	background context.Context // of settling; ended by Run's return
 	stop       context.CancelFunc
 	prefillMu  sync.Mutex // as backend.mu, for the prefill node and the queue
+	sender     atomic.Pointer[sender]
 	settling   sync.WaitGroup
 }
 
@@ -95,6 +96,7 @@ func New(o Options, b Backends, gate *openai.Gate, tok *token.Tokenizer, m *metr
 		return nil, err
 	}
 	r.line.Pause() // until the prefill node has answered
+	r.sender.Store(newSender())
 	if r.prefill, err = nodes.NewPrefill(b.VLLM, b.Connect, r.prefillChanged); err != nil {
 		return nil, fmt.Errorf("--vllm-url: %w", err)
 	}
@@ -163,6 +165,9 @@ func (r *Router) prefillChanged(p *nodes.Prefill, _ bool, cause error) {
 		r.line.Resume()
 	} else {
 		r.line.Pause()
+		if !nodes.IsTimeout(cause) { // it may only be late
+			r.sender.Swap(newSender()).end(errPrefillGone)
+		}
 	}
 	r.checkReady()
 	r.log.Info("prefill node", zap.Bool("up", up), zap.String("addr", p.Addr()), zap.Error(cause))

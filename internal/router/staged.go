@@ -16,6 +16,7 @@ type stage struct {
 	lease *queue.Lease
 	slot  *staging.Slot
 	kv    *staging.KV // of the present prefill, nil before
+	from  *sender     // that was asked for it
 	ready bool        // the KV is complete
 	sent  bool        // and on the node of the present lease
 	saved time.Duration
@@ -94,7 +95,21 @@ func (l *life) tooLong() *failure {
 	return errMoved
 }
 
-var errKVLate = errors.New("not complete within --kv-timeout")
+// sender is the prefill node until it cannot be reached: what it had not sent by then does not come.
+type sender struct {
+	ctx context.Context
+	end context.CancelCauseFunc
+}
+
+func newSender() *sender {
+	ctx, end := context.WithCancelCause(context.Background())
+	return &sender{ctx, end}
+}
+
+var (
+	errKVLate      = errors.New("not complete within --kv-timeout")
+	errPrefillGone = errors.New("the prefill node went away")
+)
 
 // receive waits until the KV is complete in the arena.
 func (l *life) receive() (f *failure) {
@@ -106,7 +121,10 @@ func (l *life) receive() (f *failure) {
 	}()
 	ctx, cancel := context.WithTimeoutCause(l.ctx, l.r.opts.KVTimeout, errKVLate)
 	defer cancel()
+	ctx, gone := context.WithCancelCause(ctx)
+	defer context.AfterFunc(l.stage.from.ctx, func() { gone(errPrefillGone) })()
 	err := l.stage.kv.Receive(ctx, l.prefilled.RID)
+	gone(nil)
 	if err == nil {
 		return nil
 	}
@@ -197,6 +215,7 @@ func (l *life) expect(rid string) (host string, ctrlPort int, err error) {
 		l.stage.kv.Release() // of the try before
 		l.stage.kv = nil
 	}
+	l.stage.from = l.r.sender.Load()
 	l.stage.kv, err = slot.Expect(rid)
 	return slot.Host(), slot.CtrlPort(), err
 }

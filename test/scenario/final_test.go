@@ -56,6 +56,9 @@ func (w *world) inMetrics() (left []string) {
 			left = append(left, fmt.Sprintf("%s is %v", gauge, v))
 		}
 	}
+	if w.kept > 0 && m.sum("pd_router_arena_slots") != m.sum("pd_router_arena_slots", `state="free"`) {
+		left = append(left, "not all rooms of the arena are free")
+	}
 	if free := m.sum("pd_router_slot_state", `state="free"`); int(free) != len(w.decode) {
 		left = append(left, fmt.Sprintf("%v of %d slots are free", free, len(w.decode)))
 	}
@@ -82,7 +85,7 @@ func (w *world) inProcess() (left []string) {
 	if n, by := w.router.goroutines(); n > w.before.goroutines {
 		left = append(left, fmt.Sprintf("%d goroutines, %d before:%s", n, w.before.goroutines, moreOf(by, w.idling)))
 	}
-	if n := descriptors(w.t, w.router.proc.pid()); n > w.before.descriptors {
+	if n := descriptors(w.t, w.router.proc.pid()); n > w.before.descriptors+w.kept {
 		left = append(left, fmt.Sprintf("%d descriptors, %d before", n, w.before.descriptors))
 	}
 	return left

@@ -145,7 +145,7 @@ func short(i int) *ask {
 
 // checkReply compares the reply with what the request wanted. Without KV the decode node knows the first token only, and goes on with
 // a text of its own.
-func checkReply(t *testing.T, i int, a *ask, r *reply, noKV bool) {
+func checkReply(t testing.TB, i int, a *ask, r *reply, noKV bool) {
 	t.Helper()
 	if r.failure != "" {
 		t.Errorf("request %d: %d %s: %s", i, r.status, r.failure, r.message)

@@ -33,6 +33,7 @@ type world struct {
 	wrongKV bool         // and the prefill node to send wrong KV
 	before  struct{ goroutines, descriptors int }
 	idling  map[string]int // goroutines of the idle router
+	kept    int            // descriptors that the library may keep for its connections between rooms of an arena and nodes
 }
 
 func newWorld(t testing.TB, s setup) *world {
