@@ -184,7 +184,7 @@ func arenaOptions(cfg config.Config) *router.ArenaOptions {
 	}
 	o := &router.ArenaOptions{
 		Slots: cfg.KVArenaSlots, Bytes: cfg.KVArenaBytes, Host: cfg.KVArenaHost, Port: cfg.KVArenaPort,
-		Library: cfg.NIXLLibrary, Verify: cfg.KVVerify,
+		Huge: cfg.KVArenaHugepages, Library: cfg.NIXLLibrary, Verify: cfg.KVVerify,
 	}
 	for _, s := range cfg.KVArenaSizes {
 		o.Sizes = append(o.Sizes, staging.Size{Slots: s.Slots, MaxSeqLen: s.Tokens})

@@ -101,6 +101,9 @@ type Config struct {
 	// Slots of several sizes instead, as SLOTSxTOKENS with commas, such as 2x202752,8x32768: short prompts then take small ones. With --kv-arena-bytes as a limit.
 	KVArenaSizes []ArenaSize
 
+	// Take the memory in huge pages of 2 MiB that the host has reserved (vm.nr_hugepages), and end if there are too few. Without it they are asked for where the kernel has some.
+	KVArenaHugepages bool
+
 	// IPv4 address or name at which the prefill node reaches the router's memory. Unset: the address from which the router reaches that node.
 	KVArenaHost string
 

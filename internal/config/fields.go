@@ -94,6 +94,8 @@ var fields = []field{
 		with(ParseSize, func(c *Config) *int64 { return &c.KVArenaBytes })},
 	{"KV handoff", "kv-arena-sizes", "sizes", "", "Slots of several sizes instead, as SLOTSxTOKENS with commas, such as 2x202752,8x32768: short prompts then take small ones. With --kv-arena-bytes as a limit.", false,
 		with(parseArenaSizes, func(c *Config) *[]ArenaSize { return &c.KVArenaSizes })},
+	{"KV handoff", "kv-arena-hugepages", "bool", "false", "Take the memory in huge pages of 2 MiB that the host has reserved (vm.nr_hugepages), and end if there are too few. Without it they are asked for where the kernel has some.", false,
+		onOff(func(c *Config) *bool { return &c.KVArenaHugepages })},
 	{"KV handoff", "kv-arena-host", "address", "", "IPv4 address or name at which the prefill node reaches the router's memory. Unset: the address from which the router reaches that node.", false,
 		with(checkHost, func(c *Config) *string { return &c.KVArenaHost })},
 	{"KV handoff", "kv-arena-port", "port", "0", "Control port of the first slot; the others count up from it. 0 takes any free ports.", false,

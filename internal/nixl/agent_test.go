@@ -303,6 +303,20 @@ func TestMemory(t *testing.T) {
 	})
 }
 
+func TestHugeMemory(t *testing.T) {
+	_, err := NewHugeMemory(0)
+	require.ErrorIs(t, err, ErrRange)
+	mem, err := NewHugeMemory(HugePage + 1)
+	if err != nil { // none are reserved here
+		require.ErrorContains(t, err, "2 huge pages")
+		require.ErrorContains(t, err, "vm.nr_hugepages")
+		return
+	}
+	require.Len(t, mem.Bytes(), 2*HugePage)
+	mem.Bytes()[HugePage] = 1
+	require.NoError(t, mem.Close())
+}
+
 func TestErrorsOfTheLibraryHaveNames(t *testing.T) {
 	err := error(&CallError{Call: "load_remote_md", Peer: "peer", Code: NotAllowed, Kind: ErrRefused})
 	require.EqualError(t, err, "nixl: load_remote_md: peer peer: refused by the library: NOT_ALLOWED (-9)")

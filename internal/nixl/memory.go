@@ -2,6 +2,7 @@ package nixl
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"unsafe"
@@ -9,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hugePage is the alignment of the size from which on huge pages are asked for: fewer pages, fewer keys in the network card.
-const hugePage = 2 << 20
+// HugePage is the size of a huge page. From one on NewMemory asks for them: fewer pages, fewer keys in the network card.
+const HugePage = 2 << 20
 
 // Memory is a piece of memory that the library may be shown: mapped from the system, page aligned, never moved, never Go's heap. The
 // caller owns it and closes it. It may outlive an agent and be registered with another one, which is how bytes that a transfer was
@@ -30,7 +31,7 @@ func NewMemory(n int, pin bool) (*Memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nixl: map %d bytes: %w", n, os.NewSyscallError("mmap", err))
 	}
-	if n >= hugePage {
+	if n >= HugePage {
 		adviseHuge(b)
 	}
 	if pin {
@@ -38,6 +39,20 @@ func NewMemory(n int, pin bool) (*Memory, error) {
 			_ = unix.Munmap(b) // the first error is the one to tell
 			return nil, fmt.Errorf("nixl: lock %d bytes into memory (see ulimit -l): %w", n, os.NewSyscallError("mlock", err))
 		}
+	}
+	return &Memory{b: b}, nil
+}
+
+// NewHugeMemory maps n zero bytes, rounded up, in huge pages that the system has reserved for whoever asks for them (vm.nr_hugepages), and
+// fails where there are too few. Such pages stay in RAM.
+func NewHugeMemory(n int) (*Memory, error) {
+	if n <= 0 || n > math.MaxInt-HugePage {
+		return nil, fmt.Errorf("nixl: memory of %d bytes: %w", n, ErrRange)
+	}
+	n = (n + HugePage - 1) / HugePage * HugePage
+	b, err := mapHuge(n)
+	if err != nil {
+		return nil, fmt.Errorf("nixl: map %d huge pages of 2 MiB (has vm.nr_hugepages as many to spare?): %w", n/HugePage, err)
 	}
 	return &Memory{b: b}, nil
 }

@@ -24,6 +24,7 @@ type ArenaOptions struct {
 	Sizes   []staging.Size // slots of several sizes instead
 	Host    string         // where the prefill node reaches the router; "": the address from which the router reaches that node
 	Port    int            // control port of the first slot, the others count up; 0: any
+	Huge    bool           // memory in huge pages that the system has reserved
 	Library string         // NIXL library, "" looks for it
 	Verify  float64        // share of transfers whose bytes are summed up on both hops
 }
@@ -122,7 +123,7 @@ func (r *Router) helloOfAll() (hello *tilert.Hello, window int) {
 func (o ArenaOptions) staging(hello *tilert.Hello, window int, prefill string) (s staging.Options, err error) {
 	s = staging.Options{
 		Slots: o.Slots, Bytes: o.Bytes, Sizes: o.Sizes, MaxSeqLen: window, Senders: hello.Senders,
-		Host: o.Host, CtrlPort: o.Port, Library: o.Library, Verify: o.Verify,
+		Host: o.Host, CtrlPort: o.Port, HugePages: o.Huge, Library: o.Library, Verify: o.Verify,
 	}
 	if s.Layout, err = staging.LayoutOf(hello); err != nil {
 		return s, err

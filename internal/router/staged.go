@@ -180,7 +180,8 @@ func (l *life) notSent(err error) (busy bool, f *failure) {
 	switch {
 	case errors.Is(err, staging.Closed):
 		return false, outcomeOf(ErrDraining).because(err)
-	case errors.Is(err, staging.Unreachable):
+	case errors.Is(err, staging.Unreachable), errors.Is(err, staging.Lost): // it may be on its way down, or only its control port
+		l.strike = true
 		l.node.Failed(err)
 	case errors.Is(err, staging.Corrupt):
 		l.leaveArena()

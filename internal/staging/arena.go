@@ -62,9 +62,11 @@ func Open(ctx context.Context, o Options) (*Arena, error) {
 func (a *Arena) addSlot(ctx context.Context, i, room int, pin *bool) error {
 	s := newSlot(a, i, room)
 	a.slots = append(a.slots, s) // from here on Close frees what it has
-	n := int(memoryOf(a.o.Layout, room))
+	n := int(a.o.memoryOf(room))
 	var err error
-	if s.mem, err = nixl.NewMemory(n, *pin); err != nil && *pin {
+	if a.o.HugePages {
+		s.mem, err = nixl.NewHugeMemory(n)
+	} else if s.mem, err = nixl.NewMemory(n, *pin); err != nil && *pin {
 		a.log.Warn("staging memory is not locked and may be swapped: raise ulimit -l", zap.Int("slots_locked", i), zap.Error(err))
 		*pin = false
 		s.mem, err = nixl.NewMemory(n, false)
@@ -89,7 +91,7 @@ func (a *Arena) addSlot(ctx context.Context, i, room int, pin *bool) error {
 // Bytes is the memory of all slots.
 func (a *Arena) Bytes() (n int64) {
 	for _, s := range a.slots {
-		n += memoryOf(a.o.Layout, s.room)
+		n += a.o.memoryOf(s.room)
 	}
 	return n
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"pd-router/internal/nixl"
 	"pd-router/internal/tilert"
 )
 
@@ -31,6 +32,8 @@ type Options struct {
 	Host string
 	// CtrlPort is the control port of the first slot; the others count up from it. 0 takes any free ports.
 	CtrlPort int
+	// HugePages takes memory that the system has reserved in huge pages (nixl.NewHugeMemory), and no other.
+	HugePages bool
 	// Library is the NIXL library, a file or folder; empty looks for it (nixl.Options).
 	Library string
 	// Verify is the share of transfers, 0 to 1, whose bytes are summed up when they have come and again when they have been sent, before the
@@ -101,7 +104,7 @@ func (o *Options) sizes() ([]int, error) {
 			return nil, fmt.Errorf("staging: %d slots of %d tokens: want 1 or more of each", k.Slots, k.MaxSeqLen)
 		}
 		tokens := min(k.MaxSeqLen, o.MaxSeqLen)
-		need := memoryOf(l, tokens)
+		need := o.memoryOf(tokens)
 		if o.Bytes > 0 && int64(k.Slots) > left/need {
 			return nil, fmt.Errorf("staging: the slots do not fit into %d bytes: one of %d tokens takes %d", o.Bytes, tokens, need)
 		}
@@ -127,7 +130,7 @@ func (o *Options) kinds() ([]Size, error) {
 	share := o.Bytes / int64(o.Slots)
 	page := o.Layout.Bytes(tilert.PageTokens)
 	tokens := share / page * tilert.PageTokens
-	if tokens > 0 && memoryOf(o.Layout, int(min(tokens, math.MaxInt32))) > share {
+	if tokens > 0 && o.memoryOf(int(min(tokens, math.MaxInt32))) > share {
 		tokens -= tilert.PageTokens // rounding up to pages of memory took the rest
 	}
 	if tokens < 1 {
@@ -137,9 +140,12 @@ func (o *Options) kinds() ([]Size, error) {
 }
 
 // memoryOf is what a slot of so many tokens takes, in whole pages of memory.
-func memoryOf(l tilert.Layout, tokens int) int64 {
+func (o *Options) memoryOf(tokens int) int64 {
 	page := int64(os.Getpagesize())
-	return (l.Bytes(tokens) + page - 1) / page * page
+	if o.HugePages {
+		page = nixl.HugePage
+	}
+	return (o.Layout.Bytes(tokens) + page - 1) / page * page
 }
 
 // Target is the control port of a decode node.

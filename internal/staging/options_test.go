@@ -23,12 +23,12 @@ func TestRoomOfTheSlots(t *testing.T) {
 		want []int
 		says string
 	}{
-		{"equal shares, whole pages of the index plane", Options{Slots: 2, Bytes: 2 * (memoryOf(tiny, 128) + 5000)}, []int{128, 128}, ""},
+		{"equal shares, whole pages of the index plane", Options{Slots: 2, Bytes: 2 * ((&Options{Layout: tiny}).memoryOf(128) + 5000)}, []int{128, 128}, ""},
 		{"no larger than the window", Options{Slots: 1, Bytes: 1 << 30}, []int{1000}, ""},
 		{"a share that rounding up takes", Options{Slots: 1, Bytes: 3 * page}, []int{128}, ""},
 		{"sizes", Options{Sizes: []Size{{2, 64}, {1, 5000}}}, []int{64, 64, 1000}, ""},
-		{"sizes that fit exactly", Options{Sizes: []Size{{2, 64}}, Bytes: 2 * memoryOf(tiny, 64)}, []int{64, 64}, ""},
-		{"sizes that do not fit", Options{Sizes: []Size{{2, 64}}, Bytes: 2*memoryOf(tiny, 64) - 1}, nil,
+		{"sizes that fit exactly", Options{Sizes: []Size{{2, 64}}, Bytes: 2 * (&Options{Layout: tiny}).memoryOf(64)}, []int{64, 64}, ""},
+		{"sizes that do not fit", Options{Sizes: []Size{{2, 64}}, Bytes: 2*(&Options{Layout: tiny}).memoryOf(64) - 1}, nil,
 			"do not fit into 811007 bytes: one of 64 tokens takes 405504"},
 		{"a huge number of slots", Options{Sizes: []Size{{math.MaxInt, 64}}, Bytes: 1 << 40}, nil, "do not fit"},
 		{"both", Options{Slots: 1, Sizes: []Size{{2, 64}}}, nil, "want one of the two"},
@@ -81,16 +81,16 @@ func TestSlotsStayWithinTheirBytes(t *testing.T) {
 		rooms, err := o.sizes()
 		share := o.Bytes / int64(o.Slots)
 		if err != nil {
-			if memoryOf(o.Layout, tilert.PageTokens) <= share {
+			if o.memoryOf(tilert.PageTokens) <= share {
 				t.Fatal(err)
 			}
 			return
 		}
 		room := rooms[0]
-		if len(rooms) != o.Slots || memoryOf(o.Layout, room) > share || room > o.MaxSeqLen {
+		if len(rooms) != o.Slots || o.memoryOf(room) > share || room > o.MaxSeqLen {
 			t.Fatalf("%d slots of %d tokens", len(rooms), room)
 		}
-		if larger := room + tilert.PageTokens; larger <= o.MaxSeqLen && memoryOf(o.Layout, larger) <= share {
+		if larger := room + tilert.PageTokens; larger <= o.MaxSeqLen && o.memoryOf(larger) <= share {
 			t.Fatalf("slots of %d tokens, though %d fit", room, larger)
 		}
 	})
