@@ -2,14 +2,14 @@
 # Runs the simulated nodes over NIXL against nodes that are not ours: the real TileRT decode server (stub engine, 8 sender ranks, host memory)
 # behind the router, senders by NIXL's Python and C API, and themselves when they are killed under load. Bytes are compared in the memory of
 # the process that received them.
-# usage: test/sim-nixl.sh [outbound] [inbound] [raw] [restart]     default: all
+# usage: test/sim-nixl.sh [outbound] [staged] [inbound] [raw] [restart]     default: all
 # env: PEER_VENV, a peer that is already installed; PD_ROUTER_NIXL_LIBRARY, the library for our side
 set -uo pipefail
 # shellcheck source=test/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_kit peer
 need_kit nixl
-[ $# -gt 0 ] || set -- outbound inbound raw restart
+[ $# -gt 0 ] || set -- outbound staged inbound raw restart
 export KIT=$kit PEER_VENV=${PEER_VENV:-$cache/peer}
 [ -x "$PEER_VENV/bin/python" ] || bash "$root/test/peer.sh" setup || die "no peer"
 PD_ROUTER_NIXL_LIBRARY=${PD_ROUTER_NIXL_LIBRARY:-$(bash "$root/test/nixl-deps.sh")} || die "no NIXL library"
@@ -68,6 +68,21 @@ outbound() { # our prefill node to the real decode server
   sim_prefill prefill "$pre" --max-model-len 256
   check sent "http://127.0.0.1:$front" "$ctrl" "${pid[node]}"
   stop "${pid[front]}" "${pid[flip]}" "${pid[prefill]}" "${pid[node]}"
+}
+
+staged() { # our prefill node to the router's memory, and on to the real decode server, which starts again meanwhile
+  local pre ctrl http front
+  read -r pre ctrl http front <<< "$(ports 4)"
+  real_decode "$ctrl" "$http"
+  sim_prefill prefill "$pre" --max-model-len 256
+  route front "$front" "$pre" "$ctrl" "$http" --kv-handoff staged --kv-arena-slots 2 --kv-verify 1
+  check sent "http://127.0.0.1:$front" "$ctrl" "${pid[node]}"
+  again node TERM
+  real_decode "$ctrl" "$http"
+  check sent "http://127.0.0.1:$front" "$ctrl" "${pid[node]}"
+  [ "$(curl -sf "http://127.0.0.1:$front/metrics" | awk '/^pd_router_kv_transfer_seconds_count/ { n += $2 } END { print n }')" = 16 ]
+  count $?
+  stop "${pid[front]}" "${pid[prefill]}" "${pid[node]}"
 }
 
 inbound() { # senders by NIXL's Python API to our decode node
@@ -131,7 +146,7 @@ answered() { # N: waits for N more good answers
 
 for part; do
   case $part in
-    outbound | inbound | raw | restart) "$part" ;;
+    outbound | staged | inbound | raw | restart) "$part" ;;
     *) die "unknown: $part" ;;
   esac
 done

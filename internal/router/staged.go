@@ -128,6 +128,11 @@ func (l *life) receive() (f *failure) {
 	if err == nil {
 		return nil
 	}
+	return l.notReceived(err)
+}
+
+// notReceived sorts what came of KV that is not there.
+func (l *life) notReceived(err error) *failure {
 	if f := ended(l.ctx); f != nil {
 		return f
 	}
