@@ -110,8 +110,9 @@ type listener struct {
 }
 
 func (l *listener) Accept() (net.Conn, error) {
-	// The connection accepted before this one is served before it, not after: its worker is next to run, and would
-	// otherwise be overtaken by the worker of the next one, as the scheduler runs what was made ready last.
+	// The connection accepted before this one is served before it, not after, as far as a free slot is concerned: its worker
+	// is next to run, and would else be overtaken by that of the next one, as the scheduler runs what was made ready last.
+	// In the line the arrival decides.
 	runtime.Gosched()
 	nc, err := l.Listener.Accept()
 	if err != nil {
