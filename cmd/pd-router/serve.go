@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -165,6 +166,7 @@ func loadTokenizer(cfg config.Config) (*token.Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--model-path: %w", err)
 	}
+	debug.FreeOSMemory() // the file and what it was parsed from: the next collection may be minutes away
 	return tok, nil
 }
 
