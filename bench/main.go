@@ -14,6 +14,7 @@ import (
 func main() {
 	b := &bench{}
 	flag.StringVar(&b.binary, "router", "bin/pd-router", "router binary")
+	flag.StringVar(&b.flags, "flags", "", "further flags of the router, such as those for profiles")
 	flag.StringVar(&b.only, "only", "", "run the parts whose name holds this")
 	flag.IntVar(&b.repeats, "repeats", 5, "repeats of each part; medians are shown")
 	flag.Var(&b.peers, "peer", "another router to run beside, as `NAME=COMMAND` with {port}, {port2}, {vllm} and {decode} (addresses of nodes) in it; may be repeated")
@@ -27,7 +28,8 @@ func main() {
 
 // bench is what is measured.
 type bench struct {
-	binary, only      string
+	binary, flags     string
+	only              string
 	repeats           int
 	peers, queuePeers launches
 	dir               string // for files of this run
@@ -66,8 +68,7 @@ func (b *bench) run() error {
 	}
 	for _, s := range []set{
 		{manySlots, b.peers, []part{{"ttft", b.ttft}, {"requests", b.requests}, {"tokens", b.tokens}, {"paced", b.paced}}},
-		{1, b.queuePeers, []part{{"gap", b.gap}, {"use", b.use}, {"order", b.order}, {"waiters", b.waiters}}},
-		{1, nil, []part{{"start", b.start}}},
+		{1, b.queuePeers, []part{{"gap", b.gap}, {"use", b.use}, {"order", b.order}, {"waiters", b.waiters}, {"start", b.start}}},
 	} {
 		if err := b.runSet(s); err != nil {
 			return err
@@ -123,14 +124,14 @@ func (b *bench) pdRouter(slots int) launch {
 	for i := range slots {
 		words = append(words, fmt.Sprintf("127.0.0.%d:1:%d", i+1, b.nodes.dec.port()))
 	}
-	return launch{router, words}
+	return launch{router, append(words, strings.Fields(b.flags)...)}
 }
 
 func (b *bench) bare(slots int) launch {
 	return launch{bare, []string{filepath.Join(b.dir, "bare"), "-addr", "127.0.0.1:{port}", "-vllm", "{vllm}", "-decode", "{decode}", "-slots", strconv.Itoa(slots)}}
 }
 
-// only returns the target of that name.
+// target returns the target of that name.
 func (b *bench) target(name string) *target {
 	for _, t := range b.targets {
 		if t.name == name {

@@ -29,7 +29,7 @@ func (r *row) add(target string, v float64) {
 // String is the median of each target, and how the router stands to the others: the median of the ratios of each repeat.
 func (r *row) String() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%-28s", r.name)
+	fmt.Fprintf(&out, "%-34s", r.name)
 	for _, t := range r.targets {
 		fmt.Fprintf(&out, "  %s "+r.format, t, median(r.figures[t]))
 	}
@@ -41,7 +41,7 @@ func (r *row) String() string {
 				ratios[i] = ours[i] / theirs[i]
 			}
 			slices.Sort(ratios)
-			fmt.Fprintf(&out, "\n%28s  /%s %.2f (%.2f to %.2f)", "", t, median(ratios), ratios[0], ratios[len(ratios)-1])
+			fmt.Fprintf(&out, "\n%34s  /%s %.2f (%.2f to %.2f)", "", t, median(ratios), ratios[0], ratios[len(ratios)-1])
 		}
 	}
 	return out.String()
