@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 func main() {
@@ -20,6 +22,13 @@ func main() {
 	flag.Var(&b.peers, "peer", "another router to run beside, as `NAME=COMMAND` with {port}, {port2}, {vllm} and {decode} (addresses of nodes) in it; may be repeated")
 	flag.Var(&b.queuePeers, "queue-peer", "another router that lets one request run at a time, for the parts on one slot; as -peer")
 	flag.Parse()
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
+	go func() { // ends with the process
+		<-end
+		killAll()
+		os.Exit(1)
+	}()
 	if err := b.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -64,7 +65,19 @@ func (l launch) start(n *nodes) (*target, error) {
 	if err := t.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%s: %w", l.name, err)
 	}
+	running.Store(t.cmd.Process, nil)
 	return t, nil
+}
+
+// running are the processes that were started and not ended yet, for killAll.
+var running sync.Map
+
+// killAll leaves no process behind when this one is told to end.
+func killAll() {
+	running.Range(func(p, _ any) bool {
+		_ = p.(*os.Process).Kill()
+		return true
+	})
 }
 
 // ready waits until a request is served.
@@ -96,6 +109,7 @@ func (t *target) stop() time.Duration {
 	kill := time.AfterFunc(10*time.Second, func() { _ = t.cmd.Process.Kill() }) // some wait for idle connections to end
 	defer kill.Stop()
 	_ = t.cmd.Wait()
+	running.Delete(t.cmd.Process)
 	return time.Since(start)
 }
 
