@@ -70,12 +70,12 @@ var bans = []struct {
 
 const otherSide = "sim is the other side of the wire: sharing code with the router, both would agree on a mistake"
 
-// fasthttpPath is the HTTP library. Its types stay where bytes meet the network.
+// fasthttpPath is the HTTP library. Its types stay where bytes meet the network; bench/bare is a router of its own.
 const fasthttpPath = "github.com/valyala/fasthttp"
 
 var (
-	mayImportFasthttp = []string{"server", "sim", "nodes"}
-	mayUseRequestCtx  = []string{"server", "sim"}
+	mayImportFasthttp = []string{"server", "sim", "nodes", "pd-router/bench/bare"}
+	mayUseRequestCtx  = []string{"server", "sim", "pd-router/bench/bare"}
 )
 
 const internalPath = "pd-router/internal/"
