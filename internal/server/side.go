@@ -35,16 +35,18 @@ func (s *Server) ServeSide(ctx context.Context, ln net.Listener, profiles bool) 
 		ReadTimeout:           headTimeout,
 		IdleTimeout:           keepAlive,
 		ReadBufferSize:        headBuffer,
-		GetOnly:               true,
+		MaxRequestBodySize:    4 << 10, // none is wanted
 		CloseOnShutdown:       true,
 		Logger:                quiet{s.log},
 	}
 	stopped := make(chan error, 1) // sent once by the goroutine
 	go func() {
 		<-ctx.Done()
-		stopped <- http.Shutdown()
+		err := http.Shutdown()
+		_ = ln.Close() // Shutdown closes what is served by then
+		stopped <- err
 	}()
-	if err := http.Serve(ln); err != nil {
+	if err := http.Serve(ln); err != nil && ctx.Err() == nil {
 		return err
 	}
 	return <-stopped
