@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"runtime"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -35,8 +36,9 @@ type Options struct {
 	HopReasons []string // how they fail
 	RoomStates []string // of a slot in the arena
 
-	QueueMax      int   // limit of the line in requests
-	QueueMaxBytes int64 // and in bytes of bodies
+	QueueMax      int           // limit of the line in requests
+	QueueMaxBytes int64         // and in bytes of bodies
+	QueueTimeout  time.Duration // longest wait in it
 
 	// State fills in what is true now. It is called at each scrape, by one goroutine at a time, and must not block.
 	State func(*State)

@@ -42,7 +42,7 @@ func example() Options {
 		Hops:         []string{"in", "out"},
 		HopReasons:   []string{"timeout", "lost"},
 		RoomStates:   []string{"free", "held"},
-		QueueMax:     10000, QueueMaxBytes: 4 << 30,
+		QueueMax:     10000, QueueMaxBytes: 4 << 30, QueueTimeout: 30 * time.Minute,
 	}
 }
 
@@ -99,6 +99,7 @@ func TestPageOfABusyRouter(t *testing.T) {
 		o.State = func(s *State) {
 			s.QueueDepth, s.QueueBytes, s.QueueOldest, s.Connections, s.PrefillUp = 3, 4096, 1500*time.Millisecond, 7, true
 			s.Nodes[0] = NodeState{Up: true, Busy: true, KVUsage: 0.25, Sequence: 1042}
+			s.Rooms[1], s.ArenaBytes = 2, 8<<20
 		}
 		m := New(prometheus.NewRegistry(), o)
 		n := m.Node(o.Nodes[0])
@@ -132,6 +133,11 @@ func TestPageOfABusyRouter(t *testing.T) {
 		m.Queue.Waited("expired", -time.Second)
 		m.Upstream.Failed("prefill", "connect")
 		m.Upstream.Retried("decode_busy")
+		m.Arena.Transferred("in", "", 4<<20, 16, 300*time.Millisecond)
+		m.Arena.Transferred("in", "lost", 4<<20, 16, time.Second)
+		m.Arena.Transferred("out", "", 4<<20, 8, 40*time.Millisecond)
+		m.Arena.Quarantined()
+		m.Arena.Overlapped(2 * time.Second)
 		golden(t, "testdata/busy.txt", page(t, m))
 	})
 }

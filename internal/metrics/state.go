@@ -56,7 +56,7 @@ func newCollector(o Options, nodes []*Node) *collector {
 	}
 	c.depth = desc("pd_router_queue_depth", "Requests that wait for a decode slot. Above zero for long: add decode nodes or lower client concurrency.")
 	c.bytes = desc("pd_router_queue_bytes", "Bytes of the bodies of waiting requests. When it nears pd_router_queue_limit, newcomers get 429: add decode nodes or raise --queue-max-bytes.")
-	c.oldest = desc("pd_router_queue_oldest_seconds", "How long the request that waits longest has waited; 0 when none waits. When it nears --queue-timeout, requests are about to be refused.")
+	c.oldest = desc("pd_router_queue_oldest_seconds", "How long the request that waits longest has waited; 0 when none waits. When it nears pd_router_queue_timeout_seconds, requests are about to be refused.")
 	c.connections = desc("pd_router_connections", "Open connections of clients. When it rises without requests, clients open connections and do not use or close them.")
 	c.prefillUp = desc("pd_router_prefill_up", "1 while the prefill node answers. At 0 all requests wait: look at vLLM and the network.")
 	c.busy = desc("pd_router_slots_busy", "Slots of a decode node that a request holds, from the grant until the node has let go. All at 1 with a line waiting: the nodes are fully used.", "node")
@@ -73,7 +73,9 @@ func newCollector(o Options, nodes []*Node) *collector {
 	c.waiting = desc("vllm:num_requests_waiting", "Requests that wait in the router for a decode slot, as pd_router_queue_depth. When it rises: add decode nodes.", worker...)
 
 	limit := desc("pd_router_queue_limit", "Configured limits of the line: waiters is --queue-max, bytes is --queue-max-bytes. Does not change by itself; to be drawn beside pd_router_queue_bytes.", "limit")
+	timeout := desc("pd_router_queue_timeout_seconds", "Configured bound on the wait, --queue-timeout; 0 refuses at once. Does not change by itself; to be set against pd_router_queue_oldest_seconds.")
 	c.fixed = []prometheus.Metric{
+		prometheus.MustNewConstMetric(timeout, prometheus.GaugeValue, o.QueueTimeout.Seconds()),
 		prometheus.MustNewConstMetric(limit, prometheus.GaugeValue, float64(o.QueueMax), "waiters"),
 		prometheus.MustNewConstMetric(limit, prometheus.GaugeValue, float64(o.QueueMaxBytes), "bytes"),
 	}
@@ -83,7 +85,7 @@ func newCollector(o Options, nodes []*Node) *collector {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.depth, c.bytes, c.oldest, c.connections, c.prefillUp, c.busy, c.slotState, c.slotSeconds, c.nodeUp,
-		c.sequence, c.arenaSlots, c.arenaBytes, c.generated, c.kvUsage, c.running, c.waiting, c.fixed[0].Desc()} {
+		c.sequence, c.arenaSlots, c.arenaBytes, c.generated, c.kvUsage, c.running, c.waiting, c.fixed[0].Desc(), c.fixed[1].Desc()} {
 		ch <- d
 	}
 }

@@ -15,7 +15,7 @@ import (
 // MetricsOptions are the closed sets of labels that a router of these nodes reports, and where its gauges are read.
 func MetricsOptions(o Options, decode []string, state func(*metrics.State)) metrics.Options {
 	m := metrics.Options{
-		Dialect: "tilert", Nodes: decode, QueueMax: o.QueueMax, QueueMaxBytes: o.QueueMaxBytes, State: state,
+		Dialect: "tilert", Nodes: decode, QueueMax: o.QueueMax, QueueMaxBytes: o.QueueMaxBytes, QueueTimeout: o.QueueTimeout, State: state,
 		Legs: []string{legPrefill, legDecode}, ErrorClasses: errorClasses, Retries: retries,
 	}
 	for ep := range openai.NumEndpoints {

@@ -44,10 +44,11 @@ func operate() *dashboard.DashboardBuilder {
 			units.RequestsPerSecond, 8, q("{{outcome}}", sum("outcome", rate("pd_router_queue_wait_seconds_count"))))).
 		WithPanel(graph("Longest wait over time", "Age of the request at the head of the line. A straight climb means that nothing is granted: see Nodes. A saw-tooth is a line that moves.",
 			units.Seconds, 8, q("oldest", "max("+sel("pd_router_queue_oldest_seconds")+")"))).
-		WithPanel(graph("Line against its limits", "How full the line is, by number of requests (--queue-max) and by bytes of their bodies (--queue-max-bytes). At 100 % newcomers get 429: raise the limit if there is memory, or add decode nodes.",
+		WithPanel(graph("Line against its limits", "How full the line is, by number of requests (--queue-max) and by bytes of their bodies (--queue-max-bytes), and how much of --queue-timeout the longest wait has used. At 100 % newcomers, or those who wait, get 429: raise the limit if there is memory, or add decode nodes.",
 			units.PercentUnit, 8,
 			q("requests", "sum("+sel("pd_router_queue_depth")+") / sum("+sel("pd_router_queue_limit", `limit="waiters"`)+")"),
-			q("bytes", "sum("+sel("pd_router_queue_bytes")+") / sum("+sel("pd_router_queue_limit", `limit="bytes"`)+")")))
+			q("bytes", "sum("+sel("pd_router_queue_bytes")+") / sum("+sel("pd_router_queue_limit", `limit="bytes"`)+")"),
+			q("time", "max("+sel("pd_router_queue_oldest_seconds")+" / ("+sel("pd_router_queue_timeout_seconds")+" > 0))")))
 
 	d.WithRow(row("Why?")).
 		WithPanel(byPhase(stacked("Where the time of a request goes", "Mean time that requests spent in each phase. queue: too few slots. prefill: a loaded prefill node or a cold cache. kv_wait: the network between the nodes. decode: long replies or slow nodes. read_body: slow uploads.",
