@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Proves the dashboards and alerts against a Prometheus that has watched a router under traffic.
+"""Proves the dashboards and alerts against a Prometheus that has watched routers under traffic.
 
-usage: prove.py config ROUTER_HOST:PORT                     the configuration for that Prometheus, on stdout
-       prove.py check PROMETHEUS_URL ROUTER_URL BEGIN SENT  BEGIN in Unix seconds, SENT: how many requests the traffic was
+usage: prove.py config HOST:PORT...                            the configuration for that Prometheus, with all routers, on stdout
+       prove.py check PROMETHEUS_URL BEGIN SENT ROUTER_URL...  BEGIN in Unix seconds, SENT: how many requests the traffic was
 
 One line for each dashboard, for the alerts and for the traffic; then, for each dashboard, that the check notices when a
 metric is taken away: a second job scrapes the same page without it.
@@ -26,7 +26,7 @@ TAKEN = {"operate": "pd_router_queue_wait_seconds", "slots-and-kv": "pd_router_s
 
 # What the traffic is made for. Alerts are meant here as conditions: that they wait before they fire is for their unit tests.
 OUTCOMES = {"ok", "invalid", "unavailable", "queue_full", "queue_timeout", "client_gone", "prefill_refused", "stream_failed"}
-ALERTS = {"PdRouterPrefillDown", "PdRouterDecodeNodeDown", "PdRouterRequestsRefused"}
+ALERTS = {"PdRouterPrefillDown", "PdRouterDecodeNodeDown", "PdRouterRequestsRefused", "PdRouterKVTransfersFailing"}
 
 failed = False
 
@@ -39,10 +39,10 @@ def say(ok, what, *details):
         print("    ", d)
 
 
-def config(router):
+def config(routers):
     """Prometheus reads JSON, as it is YAML too."""
     def job(name, **more):
-        return {"job_name": name, "static_configs": [{"targets": [router]}], **more}
+        return {"job_name": name, "static_configs": [{"targets": routers}], **more}
     drops = [job(WITHOUT + name, metric_relabel_configs=[{"source_labels": ["__name__"], "regex": family + "(_bucket|_sum|_count)?", "action": "drop"}])
              for name, family in TAKEN.items()]
     return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "2s"}, "rule_files": [str(RULES)],
@@ -116,6 +116,7 @@ def check_alerts(proof):
 
 
 def check_traffic(page, sent):
+    """page holds those of all routers."""
     rows = re.findall(r'^pd_router_requests_total\{.*outcome="(\w+)".*\} (\S+)$', page, re.M)
     outcomes = {}
     for name, n in rows:
@@ -126,8 +127,8 @@ def check_traffic(page, sent):
     say(not bad, f"traffic: {sum(outcomes.values())} requests, " + ", ".join(f"{o} {n}" for o, n in sorted(outcomes.items()) if n), *bad)
 
 
-def check(prometheus, router, begin, sent):
-    prom, page = Prometheus(prometheus), text(router + "/metrics")
+def check(prometheus, begin, sent, routers):
+    prom, page = Prometheus(prometheus), "".join(text(r + "/metrics") for r in routers)
     proof = Proof(prom, begin, time.time())
     all_of_them = [Dashboard.load(p) for p in sorted((ROOT / "deploy/grafana").glob("*.json"))]
     check_traffic(page, sent)
@@ -151,7 +152,7 @@ def check(prometheus, router, begin, sent):
 
 
 if sys.argv[1] == "config":
-    json.dump(config(sys.argv[2]), sys.stdout, indent=1)
+    json.dump(config(sys.argv[2:]), sys.stdout, indent=1)
 else:
-    check(sys.argv[2], sys.argv[3], float(sys.argv[4]), int(sys.argv[5]))
+    check(sys.argv[2], float(sys.argv[3]), int(sys.argv[4]), sys.argv[5:])
     sys.exit(failed)

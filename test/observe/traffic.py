@@ -4,6 +4,7 @@
 usage: traffic.py URL STRETCH [SECONDS]     prints how many requests it sent, as JSON
 
   steady  what a router usually sees: two clients, blocking and streaming, stop strings, one that has seen enough
+  ahead   the same of four clients, for a staged router with one node: some wait with their KV ready
   crowd   twelve clients with long replies: the line fills, some are refused, some wait in vain, some give up
   wrong   requests that the router, vLLM or the nodes cannot serve, each a few times
 """
@@ -98,6 +99,8 @@ def wrong():
 
 if stretch == "steady":
     clients(2, usual)
+elif stretch == "ahead":
+    clients(4, usual)
 elif stretch == "crowd":
     clients(12, crowded)
 else:

@@ -66,6 +66,7 @@ func slotsAndKV() *dashboard.DashboardBuilder {
 			q("cancelled in {{phase}}", sum("phase", rate("pd_router_cancels_total")))).
 			OverrideByRegexp("/^cancelled/", []dashboard.DynamicConfigValue{{Id: "unit", Value: units.CountsPerSecond}, {Id: "custom.axisPlacement", Value: "right"}}))
 
+	staging(d)
 	return d.WithRow(row("KV and decoding")).
 		WithPanel(graph("KV in use", "Length of the running sequence of each node as a share of its window. Reaching 100 % ends replies early.",
 			units.PercentUnit, 8, q("{{worker_id}}", "max by (worker_id) ("+sel("vllm:kv_cache_usage_perc", onWorker)+")")).Max(1)).
