@@ -132,6 +132,22 @@ async function contents(page) {
   check('nothing that a client sent is shown', !all.includes(MARK) && !all.includes('tell me of queues'));
 }
 
+// staged shows the page what a staged router would send: the snapshot of this one with an arena.
+async function staged(browser, seen) {
+  const page = await (await browser.newContext({ viewport: { width: 360, height: 780 } })).newPage();
+  page.on('pageerror', (e) => seen.errors.push(String(e)));
+  const arena = { slots: { free: 1, reserved: 0, receiving: 0, held: 2, sending: 0, quarantined: 1 }, bytes: 50 * 2 ** 30, kv_ready: 2 };
+  const whole = JSON.stringify({ ...await queue(), arena });
+  await page.route('**/status/feed', (r) => r.fulfill({ contentType: 'text/event-stream', body: `event: snapshot\ndata: ${whole}\n\n` }));
+  await page.goto(base);
+  await page.waitForSelector('#arena:not([hidden])');
+  check('the arena of a staged router is shown', await page.innerText('#arena') === 'Arena of 50.0 GiB: 1 free · 0 reserved · 0 receiving · '
+    + '2 held · 0 sending · 1 quarantined. 2 of those who wait have their KV ready.', await page.innerText('#arena'));
+  const w = await wide(page);
+  check('and fits a narrow screen', w.over <= 0 && w.out.length === 0, w);
+  await page.context().close();
+}
+
 async function keyboard(page) {
   const focus = () => page.evaluate(() => {
     const e = document.activeElement;
@@ -208,6 +224,8 @@ async function main() {
     check(`nothing is wider than the screen (${name})`, w.over <= 0 && w.out.length === 0, w);
     await rules(page, name);
   }
+  check('with direct handoff there is no arena', await light.isHidden('#arena') && !('arena' in await queue()));
+  await staged(browser, seen);
   await keyboard(light);
   await light.evaluate(() => { document.activeElement.blur(); window.scrollTo(0, 0); });
   await picture(light, 'light');

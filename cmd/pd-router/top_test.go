@@ -117,6 +117,14 @@ func TestTopFitsTheScreen(t *testing.T) {
 	assert.Equal(t, []string{"waiting for the first answer"}, topView(status.Snapshot{}, view{width: 80, height: 24}))
 }
 
+func TestTopShowsTheArenaOfAStagedRouter(t *testing.T) {
+	s := snapshotOf(t, canned(t))
+	assert.NotContains(t, strings.Join(topView(s, plainView), "\n"), "arena", "there is none with direct handoff")
+	s.Arena = &status.Arena{Slots: map[string]int{"free": 1, "held": 2, "quarantined": 1}, Bytes: 50 << 30, KVReady: 2}
+	assert.Contains(t, topView(s, plainView),
+		"arena    50.0 GiB, 1 free, 0 reserved, 0 receiving, 2 held, 0 sending, 1 quarantined; 2 wait with their KV ready")
+}
+
 func TestClipCountsWhatIsSeen(t *testing.T) {
 	assert.Equal(t, "\x1b[1mab\x1b[0m", clip("\x1b[1mabcd\x1b[0m", 2))
 	assert.Equal(t, "äö", clip("äöü", 2))

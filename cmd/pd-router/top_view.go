@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"pd-router/internal/staging"
 	"pd-router/internal/status"
 )
 
@@ -87,10 +88,21 @@ func head(s status.Snapshot, v view) []string {
 		fmt.Sprintf("rates    %d requests/min, %.1f tokens/s, %d 429/min", s.Rates.Requests, s.Rates.Tokens, s.Rates.Refused),
 		fmt.Sprintf("nodes    prefill %s %s; decode %d of %d up, %d busy", clean(s.Prefill.Addr), prefill, up, len(s.Slots), busy),
 	}
+	if s.Arena != nil {
+		out = append(out, arenaLine(s.Arena))
+	}
 	for _, m := range s.Missing {
 		out = append(out, v.bad("missing  "+clean(m)))
 	}
 	return out
+}
+
+func arenaLine(a *status.Arena) string {
+	var states []string
+	for st := range staging.NumStates {
+		states = append(states, fmt.Sprintf("%d %s", a.Slots[st.String()], st))
+	}
+	return fmt.Sprintf("arena    %s, %s; %d wait with their KV ready", bytesText(a.Bytes), strings.Join(states, ", "), a.KVReady)
 }
 
 func slotLine(s *status.Slot, v view) string {

@@ -175,9 +175,15 @@ func (r *Router) transferred(t staging.Transfer) {
 
 // fillState reads the gauges of the arena.
 func (a *arena) fillState(s *metrics.State) {
+	states, bytes := a.rooms()
+	copy(s.Rooms, states[:])
+	s.ArenaBytes = bytes
+}
+
+// rooms counts the slots by state, with their memory: nothing before the arena is open.
+func (a *arena) rooms() (states [staging.NumStates]int, bytes int64) {
 	if open := a.opened.Load(); open != nil {
-		states := open.States()
-		copy(s.Rooms, states[:])
-		s.ArenaBytes = open.Bytes()
+		return open.States(), open.Bytes()
 	}
+	return states, 0
 }

@@ -5,6 +5,7 @@ import (
 
 	"pd-router/internal/metrics"
 	"pd-router/internal/queue"
+	"pd-router/internal/staging"
 )
 
 // Look is what a status page shows of the router at one moment. It belongs to the caller.
@@ -17,6 +18,7 @@ type Look struct {
 	MaxCount int               // bounds of the line
 	MaxBytes int64
 	Prefill  PrefillLook
+	Arena    *ArenaLook // nil with direct handoff
 	Slots    []SlotLook
 	Finished []Finished      // oldest first
 	Ended    int             // requests that ended in the last whole minute
@@ -29,6 +31,13 @@ type PrefillLook struct {
 	Addr string
 	Up   bool
 	Sick string // what its own health page complains about, "" for nothing
+}
+
+// ArenaLook is the arena of a staged router.
+type ArenaLook struct {
+	Slots [staging.NumStates]int // how many are in each state
+	Bytes int64                  // memory of all slots
+	Ready int                    // of those who wait: with their KV complete, or on their way past the arena as no slot has room for their prompt
 }
 
 // SlotLook is one decode node with its slot.
@@ -53,6 +62,10 @@ func (r *Router) Look(waiters int) Look {
 		MaxCount: r.opts.QueueMax, MaxBytes: r.opts.QueueMaxBytes,
 		Prefill: PrefillLook{Addr: r.prefill.Addr(), Up: r.prefill.Up(), Sick: r.prefill.Sick()},
 		Slots:   make([]SlotLook, len(r.backends)),
+	}
+	if r.arena != nil {
+		v.Arena = &ArenaLook{Ready: min(r.queue.Stats().Waiting, v.Line.Waiting)} // of a later moment than Line
+		v.Arena.Slots, v.Arena.Bytes = r.arena.rooms()
 	}
 	for i, be := range r.backends {
 		v.Holds = be.look(&v.Slots[i], v.Holds)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"pd-router/internal/staging"
 )
 
 // TestPolicyNamesWhatThePageHolds checks the hashes against the bytes between the tags, as a browser does.
@@ -44,6 +46,9 @@ func TestPageCanBeUsedByAll(t *testing.T) {
 		`content="width=device-width, initial-scale=1"`, "<caption", `scope="col"`, `class="skip"`, "<noscript>",
 	} {
 		assert.Contains(t, html, want)
+	}
+	for st := range staging.NumStates {
+		assert.Contains(t, pageScript, "'"+st.String()+"'", "a state of a slot in the arena")
 	}
 	for _, id := range regexp.MustCompile(`\$\('([a-z-]+)'\)`).FindAllStringSubmatch(pageScript, -1) {
 		assert.Contains(t, pageHTML, `id="`+id[1]+`"`, "the script looks for it")

@@ -7,6 +7,7 @@ import (
 	"pd-router/internal/metrics"
 	"pd-router/internal/queue"
 	"pd-router/internal/router"
+	"pd-router/internal/staging"
 )
 
 // shownWaiters is how much of the line is shown.
@@ -25,6 +26,7 @@ type Snapshot struct {
 	Line    Line      `json:"line"`
 	Rates   Rates     `json:"rates"`
 	Prefill Prefill   `json:"prefill"`
+	Arena   *Arena    `json:"arena,omitempty"` // of a staged router only
 	Slots   []Slot    `json:"slots"`
 	Recent  []Request `json:"recent"`           // that ended last, oldest first; in updates: since the one before
 	Config  []Setting `json:"config,omitempty"` // not in updates
@@ -61,6 +63,13 @@ type Prefill struct {
 	Addr    string `json:"addr"`
 	Up      bool   `json:"up"`
 	Trouble string `json:"trouble,omitempty"` // what its own health page complains about
+}
+
+// Arena is the memory in which requests of a staged router wait with their KV ready.
+type Arena struct {
+	Slots   map[string]int `json:"slots"`    // how many are in each state
+	Bytes   int64          `json:"bytes"`    // memory of all slots
+	KVReady int            `json:"kv_ready"` // of those who wait
 }
 
 // Slot is one decode node with its slot.
@@ -140,6 +149,9 @@ func snapshot(v *router.Look, started time.Time, seen since) Snapshot {
 		Slots:   make([]Slot, len(v.Slots)),
 		Recent:  []Request{},
 	}
+	if v.Arena != nil {
+		s.Arena = arena(v.Arena)
+	}
 	starts := estimate(v)
 	for i, w := range v.Waiters {
 		s.Line.First[i] = waiter(i, w, v.At)
@@ -182,6 +194,14 @@ func state(v *router.Look) string {
 
 func waiter(i int, w queue.WaiterRow, now time.Time) Waiter {
 	return Waiter{Position: i + 1, WaitedS: seconds(now.Sub(w.Since)), Bytes: w.Bytes}
+}
+
+func arena(v *router.ArenaLook) *Arena {
+	a := &Arena{Slots: map[string]int{}, Bytes: v.Bytes, KVReady: v.Ready}
+	for st, n := range v.Slots {
+		a.Slots[staging.State(st).String()] = n
+	}
+	return a
 }
 
 func slot(v *router.SlotLook, now time.Time, from int64) Slot {

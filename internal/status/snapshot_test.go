@@ -17,6 +17,7 @@ import (
 	"pd-router/internal/openai"
 	"pd-router/internal/queue"
 	"pd-router/internal/router"
+	"pd-router/internal/staging"
 )
 
 var update = flag.Bool("update", false, "write the goldens anew")
@@ -94,6 +95,16 @@ func TestSnapshotIsWhatOperatorsScriptAgainst(t *testing.T) {
 	v := busyLook()
 	about := About{Version: "1.2.3", Settings: []Setting{{"--queue-max", "10000", true}, {"--port", "8000", false}}}
 	golden(t, "snapshot.json", pretty(t, about.whole(&v, noon.Add(-time.Hour))))
+}
+
+func TestArenaOfAStagedRouter(t *testing.T) {
+	v := router.Look{At: noon, Arena: &router.ArenaLook{Bytes: 4 << 30, Ready: 2}}
+	v.Arena.Slots[staging.Free], v.Arena.Slots[staging.Held], v.Arena.Slots[staging.Quarantined] = 1, 2, 1
+	s := snapshot(&v, noon, since{})
+	assert.JSONEq(t, `{"slots": {"free": 1, "reserved": 0, "receiving": 0, "held": 2, "sending": 0, "quarantined": 1}, "bytes": 4294967296, "kv_ready": 2}`,
+		string(pretty(t, s.Arena)))
+	v.Arena = nil
+	assert.NotContains(t, string(encode(snapshot(&v, noon, since{}))), "arena", "nothing of it with direct handoff")
 }
 
 func TestUpdateHoldsOnlyWhatIsNew(t *testing.T) {

@@ -127,11 +127,24 @@ def check_traffic(page, sent):
     say(not bad, f"traffic: {sum(outcomes.values())} requests, " + ", ".join(f"{o} {n}" for o, n in sorted(outcomes.items()) if n), *bad)
 
 
+def check_queue(routers):
+    """GET /queue tells of the arena what the metrics page tells, now that nothing moves."""
+    bad, staged = [], 0
+    for r in routers:
+        want = {state: int(n) for state, n in re.findall(r'^pd_router_arena_slots\{state="(\w+)"\} (\d+)$', text(r + "/metrics"), re.M)}
+        got = json.loads(text(r + "/queue")).get("arena")
+        staged += got is not None
+        if (got and got["slots"]) != (want or None) or got and (got["kv_ready"] or not got["bytes"]):
+            bad.append(f"{r}: {got}, and in metrics {want}")
+    say(not bad and staged == 1, "/queue shows the arena of the staged router, and none of the direct one", *bad)
+
+
 def check(prometheus, begin, sent, routers):
     prom, page = Prometheus(prometheus), "".join(text(r + "/metrics") for r in routers)
     proof = Proof(prom, begin, time.time())
     all_of_them = [Dashboard.load(p) for p in sorted((ROOT / "deploy/grafana").glob("*.json"))]
     check_traffic(page, sent)
+    check_queue(routers)
     for d in all_of_them:
         bad, wrong = proof.dashboard(d, JOB)
         say(not bad and not wrong, f"{d.title}: {len(d.panels)} panels, {len(d.targets)} queries, {len(d.variables)} variables",

@@ -4,6 +4,7 @@
   const KEPT = 64; // requests that are listed
   const PHASES = ['prefill', 'kv_wait', 'decode', 'settle', 'down'];
   const NAMES = { prefill: 'prefill', kv_wait: 'KV wait', decode: 'decode', settle: 'settle', down: 'down', free: 'free', queue: 'line', read_body: 'upload' };
+  const ROOMS = ['free', 'reserved', 'receiving', 'held', 'sending', 'quarantined']; // states of a slot in a staged router's arena
   const $ = (id) => document.getElementById(id);
   const count = new Intl.NumberFormat();
 
@@ -94,8 +95,9 @@
     set($('t-refused'), count.format(s.rates.refused_429_per_min));
     $('t-refused').className = s.rates.refused_429_per_min ? 'hot' : '';
     document.title = s.line.waiting ? `${count.format(s.line.waiting)} waiting – pd-router` : 'pd-router';
-    set($('prefill'), `Prefill ${s.prefill.addr}: ${s.prefill.up ? 'up' : 'down, nothing is given out'}${s.prefill.trouble ? ` (${s.prefill.trouble})` : ''}. `
+    set($('prefill'), `Prefill ${s.prefill.addr}: ${s.prefill.up ? 'up' : `down, ${s.arena ? 'no KV comes' : 'nothing is given out'}`}${s.prefill.trouble ? ` (${s.prefill.trouble})` : ''}. `
       + `Decode: ${up} of ${s.slots.length} up.`);
+    showArena(s.arena);
     s.slots.forEach(showSlot);
     showLine(s.line, Date.parse(s.time));
     for (const [, row] of [...lines].sort((a, b) => a[0] - b[0])) if (!row.isConnected) $('requests').prepend(row);
@@ -112,6 +114,13 @@
     if (JSON.stringify([...$('missing').children].map((e) => e.textContent)) !== JSON.stringify(missing)) {
       $('missing').replaceChildren(...missing.map((m) => el('li', m)));
     }
+  }
+
+  function showArena(arena) {
+    $('arena').hidden = !arena;
+    if (!arena) return;
+    set($('arena'), `Arena of ${size(arena.bytes)}: ${ROOMS.map((r) => `${arena.slots[r]} ${r}`).join(' · ')}. `
+      + `${count.format(arena.kv_ready)} of those who wait have their KV ready.`);
   }
 
   function card(node) {
