@@ -11,6 +11,8 @@ type Want struct {
 	// Bound is the longest wait, counted from the call of Acquire. 0 or less: refuse with ErrBusy when no slot can
 	// be had at once (but see Options.SettleGrace).
 	Bound time.Duration
+	// Waited is how long the request has waited before, which counts for its age in Stats, and not against Bound.
+	Waited time.Duration
 	// Bytes is the memory that the request holds while it waits, counted against Options.MaxBytes.
 	Bytes int64
 	// Needs is what the slot must be able to do. Whether any slot ever can is not asked: it may come.
@@ -115,7 +117,7 @@ func (q *Queue) enter(want Want, start time.Time) (*Lease, *waiter, error) {
 	}
 	w := &waiter{
 		ticket: q.ticketLocked(want, start), again: want.Ticket.given(), bytes: want.Bytes,
-		since: start, bound: bound, done: make(chan struct{}),
+		since: start.Add(-want.Waited), bound: bound, done: make(chan struct{}),
 	}
 	q.line.join(w, can)
 	return nil, w, nil

@@ -20,7 +20,7 @@ type waiter struct {
 	ticket Ticket
 	again  bool // came with the ticket of an earlier lease
 	bytes  int64
-	since  time.Time // the call of Acquire
+	since  time.Time // the call of Acquire, less Want.Waited
 	bound  time.Duration
 
 	// done is closed by whoever takes the waiter out with an answer: lease, or nil for ErrDraining.

@@ -6,7 +6,7 @@ import "time"
 type Stats struct {
 	Waiting  int           // requests in the line
 	Bytes    int64         // that they hold, by Want.Bytes
-	Oldest   time.Duration // the longest that any of them has waited since its call of Acquire
+	Oldest   time.Duration // the longest that any of them has waited, Want.Waited included
 	Paused   bool
 	Draining bool
 	Slots    [NumStates]int // how many slots are in each state; removed ones are not counted
@@ -39,7 +39,7 @@ func (q *Queue) Stats() Stats {
 // WaiterRow is one waiter, as a status page shows it.
 type WaiterRow struct {
 	Ticket Ticket
-	Since  time.Time // the call of Acquire
+	Since  time.Time // the call of Acquire, less Want.Waited
 	Bytes  int64
 	Needs  Traits
 }

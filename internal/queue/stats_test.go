@@ -42,6 +42,20 @@ func TestOldestIsTheLongestWait(t *testing.T) {
 	})
 }
 
+func TestAWaitInAnotherLineCounts(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, q *Queue) {
+		q.Add("a", 0)
+		first := take(t, q)
+		time.Sleep(time.Minute)
+		join(q, Want{Bound: long})
+		join(q, Want{Bound: time.Second, Ticket: first.Ticket(), Waited: time.Minute})
+		require.Equal(t, time.Minute, q.Stats().Oldest)
+		require.Equal(t, time.Now().Add(-time.Minute), q.Waiters(1)[0].Since)
+		time.Sleep(999 * time.Millisecond)
+		require.Equal(t, 2, q.Stats().Waiting, "the bound is of this wait alone")
+	})
+}
+
 func TestWaitersAreListedInOrder(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, q *Queue) {
 		q.Add("a", 0)

@@ -12,6 +12,7 @@ func (r *Router) Stats() queue.Stats {
 		st.Waiting += line.Waiting
 		st.Bytes += line.Bytes
 		st.Oldest = max(st.Oldest, line.Oldest)
+		st.Paused = line.Paused
 	}
 	return st
 }

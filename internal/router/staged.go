@@ -48,7 +48,7 @@ func (l *life) attemptStaged() *failure {
 // waitRoom holds the request until there is room for its KV. Nothing is sent upstream meanwhile.
 func (l *life) waitRoom() *failure {
 	step := l.span.Step("queue")
-	want := queue.Want{Bound: l.left(), Bytes: int64(len(l.call.Body)), Arrived: l.call.Arrived, Ticket: l.ticket}
+	want := queue.Want{Bound: l.left(), Waited: l.waited, Bytes: int64(len(l.call.Body)), Arrived: l.call.Arrived, Ticket: l.ticket}
 	if open := l.r.arena.opened.Load(); open != nil {
 		want.Needs = open.needs(max(l.promptTokens, len(l.call.Body)/bytesPerToken))
 	}

@@ -13,6 +13,7 @@ func (l *life) wait() *failure {
 	step := l.span.Step("queue")
 	start := time.Now()
 	lease, err := l.acquire(l.r.queue, queue.Want{
+		Waited: l.waited,
 		Bound:  l.left(),
 		Bytes:  int64(len(l.call.Body)),
 		Needs:  queue.Traits(l.req.Needs),
