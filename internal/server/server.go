@@ -102,6 +102,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, forced <-chan struct{
 	select {
 	case err = <-served: // the listener failed
 	case <-ctx.Done():
+		_ = ln.Close() // fasthttp's shutdown closes only what it serves by now
 		s.drain(forced)
 		err = <-served
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -220,6 +221,7 @@ func TestWatchersThatLeaveMakeRoom(t *testing.T) {
 // pipes is a listener of connections without any buffer: a client that does not read blocks the server at once.
 type pipes struct {
 	accept chan net.Conn
+	once   sync.Once
 	closed chan struct{}
 }
 
@@ -232,7 +234,10 @@ func (p *pipes) Accept() (net.Conn, error) {
 	}
 }
 
-func (p *pipes) Close() error { close(p.closed); return nil }
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 

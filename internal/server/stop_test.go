@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -217,6 +218,22 @@ func TestListenerThatFails(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, s.Run(t.Context(), failing{ln, broken}, nil), broken)
 	require.NoError(t, ln.Close())
+}
+
+// A server that is told to stop before it has begun does not begin.
+func TestStopBeforeTheStart(t *testing.T) {
+	e := newEdge(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		s, err := New(Options{MaxBody: 1}, e.router, e.server.page, e.server.log)
+		require.NoError(t, err)
+		stopped := make(chan error, 1)
+		go func() { stopped <- s.Run(ctx, ln, nil) }() // ended by ctx
+		require.NoError(t, happens(t, "the end of Run", stopped))
+	}
 }
 
 type failing struct {
