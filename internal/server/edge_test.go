@@ -196,6 +196,21 @@ func (e *edge) metric(name string, labels ...string) (sum float64) {
 	return sum
 }
 
+// idle is how many connections a drain may close.
+func (e *edge) idle() (n int) {
+	cs := e.server.conns
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, c := range cs.open {
+		c.mu.Lock()
+		if c.idle {
+			n++
+		}
+		c.mu.Unlock()
+	}
+	return n
+}
+
 // outcome waits until a request has ended so.
 func (e *edge) outcome(name string, n int) {
 	e.Helper()
