@@ -138,6 +138,9 @@ func (l *life) nodeRefused(status int, answer []byte) *failure {
 		l.strike = true
 	case openai.TypeKVTransferTimeout:
 		f.outcome = DecodeFailed
+		if l.stage != nil { // the KV is still in the arena
+			f.retry = anywhere
+		}
 	}
 	return f
 }

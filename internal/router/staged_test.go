@@ -112,3 +112,13 @@ func TestHopOfARequestThatIsOver(t *testing.T) {
 	require.Equal(t, ClientGone, f.outcome)
 	require.Equal(t, openai.TypeRequestCancelled, f.err.Type)
 }
+
+// KV that a node has lost is still in the arena; in direct mode it is not, and who waited for two minutes waits no longer.
+func TestNodeThatHasNoKV(t *testing.T) {
+	w := newPlace(t)
+	for st, want := range map[*stage]retry{nil: never, {}: anywhere} {
+		l := &life{r: w.router, ctx: context.Background(), node: w.router.backends[0], stage: st}
+		f := l.nodeRefused(504, []byte(`{"error":"kv_transfer_timeout","rid":"x"}`))
+		require.Equal(t, []any{DecodeFailed, openai.TypeKVTransferTimeout, want}, []any{f.outcome, f.err.Type, f.retry})
+	}
+}
