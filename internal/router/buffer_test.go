@@ -1,7 +1,9 @@
 package router
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -99,4 +101,35 @@ func TestDecodeCallThatBreaksIsNotSentAgain(t *testing.T) {
 	calls := w.prefill.came()
 	require.Len(t, calls, 3)
 	require.Equal(t, []string{calls[0].id, calls[1].id, calls[2].id}, w.node.rids())
+}
+
+// Promise 5: nothing waits for a leg whose partner is dead.
+func TestKVOfAPrefillNodeThatWentAwayIsNotWaitedFor(t *testing.T) {
+	w := newPlace(t)
+	w.router.lastKV = 10 * time.Millisecond
+	g := newGate()
+	w.node.script(streams(waitsForKV(g), begins, line(hello), done("stop")))
+	c := w.ask(streaming)
+	happens(t, "the wait for KV", g.reached)
+	w.prefill.die()
+	w.router.prefill.Failed(errors.New("refused"))
+	await(t, "the node is told", func() bool { return len(w.node.cancelled()) == 1 })
+	w.prefill.start()
+	c.end().wantOK("Hello, world")
+	require.Len(t, w.prefill.came(), 2)
+}
+
+// It may have been the last thing that the prefill node did.
+func TestKVThatWasCompleteOutlivesItsPrefillNode(t *testing.T) {
+	w := newPlace(t)
+	g := newGate()
+	w.node.script(streams(waitsForKV(g), begins, line(hello), line(world), done("stop")))
+	c := w.ask(streaming)
+	happens(t, "the wait for KV", g.reached)
+	w.prefill.die()
+	w.router.prefill.Failed(errors.New("refused"))
+	g.open()
+	c.end().wantOK("Hello world")
+	require.Len(t, w.prefill.came(), 1)
+	w.prefill.start()
 }

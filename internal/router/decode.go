@@ -81,7 +81,13 @@ func (l *life) maxTokens() int {
 // postDecode sends the decode request. With status 200 the stream is open in l.decode; any other answer is read.
 func (l *life) postDecode() (status int, answer []byte, f *failure) {
 	leg := l.r.engine.Decode(l.req, l.prefilled, l.maxTokens())
-	resp, err := l.node.Do(l.ctx, &nodes.Call{
+	ctx := l.ctx
+	if l.stage == nil { // else all of the KV is there
+		var stop func()
+		ctx, stop = l.from.outlives(ctx, l.r.lastKV)
+		defer stop()
+	}
+	resp, err := l.node.Do(ctx, &nodes.Call{
 		Method: "POST", Path: leg.Path, Body: leg.Body,
 		HeadTimeout: l.r.opts.KVTimeout, IdleTimeout: l.r.opts.StreamIdleTimeout,
 		Once: true, // who has taken the rid before breaking off has let go of its KV: only a fresh pair can follow
@@ -108,6 +114,11 @@ func (l *life) nodeLost(err error) *failure {
 	if f := ended(l.ctx); f != nil {
 		l.dispatched = true // the node may have it
 		return f
+	}
+	if errors.Is(err, errPrefillGone) {
+		l.dispatched = true
+		l.r.failedUpstream(legPrefill, classKV)
+		return prefillFailed("the prefill node went away before its KV had come to the decode node").again(anywhere).because(err)
 	}
 	var lost *nodes.Error
 	if !errors.As(err, &lost) {

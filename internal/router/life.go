@@ -58,7 +58,8 @@ type life struct {
 	lease      *queue.Lease
 	node       *backend
 	nodeName   string
-	epoch      uint32 // of the node at the grant, see backend
+	epoch      uint32  // of the node at the grant, see backend
+	from       *sender // that was asked for the KV
 	prefilled  *engine.Prefilled
 	dispatched bool   // a decode POST went out
 	nodeEnded  bool   // the node itself has reported an end

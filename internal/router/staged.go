@@ -16,7 +16,6 @@ type stage struct {
 	lease *queue.Lease
 	slot  *staging.Slot
 	kv    *staging.KV // of the present prefill, nil before
-	from  *sender     // that was asked for it
 	ready bool        // the KV is complete
 	sent  bool        // and on the node of the present lease
 	saved time.Duration
@@ -95,21 +94,7 @@ func (l *life) tooLong() *failure {
 	return errMoved
 }
 
-// sender is the prefill node until it cannot be reached: what it had not sent by then does not come.
-type sender struct {
-	ctx context.Context
-	end context.CancelCauseFunc
-}
-
-func newSender() *sender {
-	ctx, end := context.WithCancelCause(context.Background())
-	return &sender{ctx, end}
-}
-
-var (
-	errKVLate      = errors.New("not complete within --kv-timeout")
-	errPrefillGone = errors.New("the prefill node went away")
-)
+var errKVLate = errors.New("not complete within --kv-timeout")
 
 // receive waits until the KV is complete in the arena.
 func (l *life) receive() (f *failure) {
@@ -121,10 +106,9 @@ func (l *life) receive() (f *failure) {
 	}()
 	ctx, cancel := context.WithTimeoutCause(l.ctx, l.r.opts.KVTimeout, errKVLate)
 	defer cancel()
-	ctx, gone := context.WithCancelCause(ctx)
-	defer context.AfterFunc(l.stage.from.ctx, func() { gone(errPrefillGone) })()
+	ctx, stop := l.from.outlives(ctx, 0)
+	defer stop()
 	err := l.stage.kv.Receive(ctx, l.prefilled.RID)
-	gone(nil)
 	if err == nil {
 		return nil
 	}
@@ -212,6 +196,7 @@ func (l *life) leaveArena() {
 
 // expect names the receiver of the KV of rid: the room in the arena, or else the node of the lease.
 func (l *life) expect(rid string) (host string, ctrlPort int, err error) {
+	l.from = l.r.sender.Load()
 	if l.stage == nil {
 		l.asked = rid
 		return l.node.Address.Host, l.node.Address.CtrlPort, nil
@@ -221,7 +206,6 @@ func (l *life) expect(rid string) (host string, ctrlPort int, err error) {
 		l.stage.kv.Release() // of the try before
 		l.stage.kv = nil
 	}
-	l.stage.from = l.r.sender.Load()
 	l.stage.kv, err = slot.Expect(rid)
 	return slot.Host(), slot.CtrlPort(), err
 }
