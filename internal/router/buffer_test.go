@@ -38,6 +38,31 @@ func TestKVThatStopsHalfWayIsForgotten(t *testing.T) {
 	require.Len(t, w.node.asked(), 1)
 }
 
+// A prefill node that hangs while its client leaves may send when it goes on, and stop half way.
+func TestKVThatHasNotBegunIsForgotten(t *testing.T) {
+	w := newPlace(t, greets)
+	g := newGate()
+	w.prefill.script(waitsAt(g))
+	c := w.ask(blocking)
+	happens(t, "prefill", g.reached)
+	c.leave(ErrClientGone)
+	w.ask(blocking).end().wantOK("Hello, world")
+	require.Equal(t, []string{w.prefill.came()[0].id}, w.node.forgotten())
+}
+
+// The buffer may have been taken by a transfer that this router does not know. That must not cost the slot.
+func TestSlotComesBackWhenTheBufferIsSomebodyElses(t *testing.T) {
+	w := newPlace(t, greets)
+	w.node.begins("of somebody else")
+	g := newGate()
+	w.prefill.script(waitsAt(g))
+	c := w.ask(blocking)
+	happens(t, "prefill", g.reached)
+	c.leave(ErrClientGone)
+	await(t, "the slot is free", func() bool { return w.state() == queue.Free })
+	require.Equal(t, []string{w.prefill.came()[0].id}, w.node.forgotten())
+}
+
 func TestKVThatComesToItsEndIsLeftAlone(t *testing.T) {
 	w := newPlace(t, greets)
 	g := newGate()
@@ -46,7 +71,7 @@ func TestKVThatComesToItsEndIsLeftAlone(t *testing.T) {
 	happens(t, "KV is under way", g.reached)
 	g.open()
 	c.end().wantRefused(502, "prefill_failed")
-	await(t, "the slot settles", func() bool { return w.state() == queue.Settling })
+	await(t, "the buffer is seen to be taken", func() bool { return w.node.lookedAt() > 0 })
 	w.node.begins("") // what was under way is complete
 	w.ask(blocking).end().wantOK("Hello, world")
 	require.Empty(t, w.node.forgotten())

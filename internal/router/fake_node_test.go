@@ -33,6 +33,7 @@ type fakeNode struct {
 	decodes  []map[string]any // bodies of all decode calls
 	refused  map[string]bool  // rids that got an answer other than 200
 	cancels  []string
+	seen     int      // hellos that said so
 	forgets  []string // rids whose KV the node was told to let go
 	partial  string   // rid whose KV has stopped half way: it has the buffer
 	scripts  []nodeScript
@@ -137,7 +138,17 @@ func (n *fakeNode) begins(rid string) {
 func (n *fakeNode) bufferTaken() bool {
 	n.state.Lock()
 	defer n.state.Unlock()
+	if n.partial != "" {
+		n.seen++
+	}
 	return n.partial != ""
+}
+
+// lookedAt is how often somebody has seen that the buffer is taken.
+func (n *fakeNode) lookedAt() int {
+	n.state.Lock()
+	defer n.state.Unlock()
+	return n.seen
 }
 
 func (n *fakeNode) wrongLocked(format string, args ...any) {

@@ -61,10 +61,10 @@ type life struct {
 	epoch      uint32  // of the node at the grant, see backend
 	from       *sender // that was asked for the KV
 	prefilled  *engine.Prefilled
-	dispatched bool   // a decode POST went out
-	nodeEnded  bool   // the node itself has reported an end
-	strike     bool   // the attempt counts against the node
-	asked      string // rid of the prefill whose KV may have begun to come, "" when its end is known
+	dispatched bool     // a decode POST went out
+	nodeEnded  bool     // the node itself has reported an end
+	strike     bool     // the attempt counts against the node
+	asked      []string // rids of prefills whose KV may have begun to come, or begin yet: their end is not known
 	decode     *nodes.Response
 	line       tilert.Line
 	reply      *openai.Reply

@@ -104,12 +104,15 @@ func (l *life) prefillAnswered(status int, answer []byte) *failure {
 		l.countPrompt()
 		return nil
 	case status >= 400 && status < 500:
-		l.asked = "" // nothing was computed
+		l.nothingAsked()
 		return prefillRefused(status, answer)
 	}
 	l.r.failedUpstream(legPrefill, classStatus)
 	return prefillFailed("the prefill node failed").because(&statusError{legPrefill, status, answer})
 }
+
+// nothingAsked is the end of a try for which nothing was computed.
+func (l *life) nothingAsked() { l.asked = l.asked[:max(len(l.asked)-1, 0)] }
 
 // prefillRefused passes vLLM's own refusal on, unchanged where it is JSON.
 func prefillRefused(status int, answer []byte) *failure {
@@ -135,6 +138,7 @@ func (l *life) prefillLost(err error) *failure {
 		f.err.Status = 504
 		return f
 	case lost.Phase == nodes.Connect:
+		l.nothingAsked()
 		l.r.prefill.Failed(err)
 		f := prefillFailed("the prefill node cannot be reached").because(err)
 		f.retry = anywhere

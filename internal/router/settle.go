@@ -20,16 +20,16 @@ func (l *life) endLease(wait time.Duration) {
 		return
 	}
 	l.lease = nil
-	doubt := ""
+	var doubts []string
 	if !l.dispatched { // else the node itself lets go of it
-		doubt = l.asked
+		doubts = l.asked
 	}
-	l.asked = ""
+	l.asked = nil
 	if !isOwned(lease) { // given ahead: nothing was sent to the node
-		if doubt == "" {
+		if len(doubts) == 0 {
 			lease.Release()
 		} else {
-			l.r.settleAhead(lease, l.node, doubt)
+			l.r.settleAhead(lease, l.node, doubts)
 		}
 		return
 	}
@@ -48,7 +48,7 @@ func (l *life) endLease(wait time.Duration) {
 	}
 	l.node.endSequence()
 	mustCancel := l.dispatched && !l.nodeEnded
-	if !mustCancel && rest == 0 && doubt == "" {
+	if !mustCancel && rest == 0 && len(doubts) == 0 {
 		l.node.enter(metrics.SlotFree, nil)
 		lease.Release()
 		return
@@ -58,7 +58,7 @@ func (l *life) endLease(wait time.Duration) {
 		rid = l.prefilled.RID
 		l.r.metrics.Requests.Cancelled(max(l.phase(), metrics.KVWait))
 	}
-	settled := l.r.settle(lease, l.node, rid, doubt, rest)
+	settled := l.r.settle(lease, l.node, rid, doubts, rest)
 	if wait <= 0 {
 		return
 	}
@@ -86,8 +86,8 @@ const (
 )
 
 // settle gives lease back when its node is idle, after cancelling rid on it ("": there is nothing to cancel), when no part of
-// the KV of doubt ("": there is no doubt) keeps its buffer, and after a rest. There is no bound: a slot that looks idle may still be written to, and only the node knows.
-func (r *Router) settle(lease *queue.Lease, be *backend, rid, doubt string, rest time.Duration) <-chan struct{} {
+// the KV of doubts keeps its buffer or can come to do so, and after a rest. A node that works on rid has no bound: only it knows when it is done.
+func (r *Router) settle(lease *queue.Lease, be *backend, rid string, doubts []string, rest time.Duration) <-chan struct{} {
 	be.enter(metrics.SlotSettle, nil)
 	lease.Settle()
 	done := make(chan struct{}) // closed by the goroutine
@@ -100,8 +100,8 @@ func (r *Router) settle(lease *queue.Lease, be *backend, rid, doubt string, rest
 		if rid != "" {
 			r.untilIdle(be, rid)
 		}
-		if doubt != "" {
-			r.untilEmpty(be, doubt)
+		if len(doubts) > 0 {
+			r.untilEmpty(be, doubts)
 		}
 		if rest > 0 {
 			sleep(r.background, rest)
@@ -133,14 +133,11 @@ func (r *Router) untilIdle(be *backend, rid string) {
 	}
 }
 
-// settleAhead gives back a lease that was given ahead, when no part of the KV of rid keeps the node's buffer. As long as the
-// node decodes for the request before, it cannot be told to let go of it.
-func (r *Router) settleAhead(lease *queue.Lease, be *backend, rid string) {
+// settleAhead gives back a lease that was given ahead, when no part of the KV of doubts keeps the node's buffer or can come to. As long as
+// the node decodes for the request before, it cannot be told to let go of it.
+func (r *Router) settleAhead(lease *queue.Lease, be *backend, doubts []string) {
 	r.settling.Go(func() { // ended by the end of the request before, or r.stop; awaited by Run
 		defer lease.Release()
-		if busy, err := be.ReceiverBusy(r.background); err != nil || !busy {
-			return
-		}
 		select {
 		case <-lease.Owned():
 		case <-r.background.Done():
@@ -149,7 +146,7 @@ func (r *Router) settleAhead(lease *queue.Lease, be *backend, rid string) {
 		be.enter(metrics.SlotSettle, nil)
 		defer be.enter(metrics.SlotFree, nil)
 		lease.Settle()
-		r.untilEmpty(be, rid)
+		r.untilEmpty(be, doubts)
 	})
 }
 
@@ -157,19 +154,33 @@ func (r *Router) settleAhead(lease *queue.Lease, be *backend, rid string) {
 // up asks again for some seconds, and the KV of others waits behind it.
 const transferGrace = time.Second
 
-// untilEmpty returns when no transfer that is not complete has the node's receive buffer. One that has stopped half way would keep it
-// for two minutes, and the KV of others would be refused meanwhile (spec 2.3): the node is told to forget it.
-func (r *Router) untilEmpty(be *backend, rid string) {
-	start, told := time.Now(), false
+// emptyLimit is how long untilEmpty waits at most. What still has the buffer then is under live writers, or is the KV of somebody whom this
+// router does not know: the node itself guards it, and takes it from him when he is old enough and somebody else asks.
+const emptyLimit = 4 * time.Second
+
+// untilEmpty returns when no transfer that is not complete has the node's receive buffer, and none of doubts can begin one. One that has
+// stopped half way would keep it for two minutes, and the KV of others would be refused meanwhile (spec 2.3): the node is told to forget it.
+// So it is if nothing has come yet, as from a prefill node that hangs: its KV may come when it goes on.
+func (r *Router) untilEmpty(be *backend, doubts []string) {
+	start, seen := time.Now(), false
 	for pause := settlePauseMin; ; pause = min(2*pause, settlePauseMax) {
 		busy, err := be.ReceiverBusy(r.background)
-		if err == nil && busy && !told && time.Since(start) >= transferGrace {
-			told, err = be.Forget(r.background, rid)
+		seen = seen || busy
+		late := time.Since(start) >= transferGrace
+		if !busy && seen && len(doubts) == 1 { // it has come to its end
+			return
+		}
+		for err == nil && len(doubts) > 0 && (late || !busy) {
+			var done bool
+			if done, err = be.Forget(r.background, doubts[0]); !done {
+				break
+			}
+			doubts = doubts[1:]
 		}
 		if err != nil && r.background.Err() == nil {
-			r.log.Info("KV that nobody wants may keep the buffer", zap.String("node", be.slot.Name()), zap.String("rid", rid), zap.Error(err))
+			r.log.Info("KV that nobody wants may keep the buffer", zap.String("node", be.slot.Name()), zap.Strings("rids", doubts), zap.Error(err))
 		}
-		if err != nil || !busy || !sleep(r.background, pause) {
+		if err != nil || !busy && len(doubts) == 0 || time.Since(start) >= emptyLimit || !sleep(r.background, pause) {
 			return
 		}
 	}

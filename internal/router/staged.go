@@ -140,7 +140,7 @@ func (l *life) send() (busy bool, f *failure) {
 	step := l.span.Step("kv out")
 	defer func() { step.End(f.problem()) }()
 	l.epoch = l.node.epoch.Load()
-	l.asked = l.prefilled.RID
+	l.asked = []string{l.prefilled.RID}
 	err := l.stage.kv.Send(l.ctx, staging.Target{Host: l.node.Address.Host, Port: l.node.Address.CtrlPort})
 	if err == nil {
 		l.stage.sent = true
@@ -156,7 +156,7 @@ func (l *life) send() (busy bool, f *failure) {
 func (l *life) notSent(err error) (busy bool, f *failure) {
 	var hop *staging.Error
 	if errors.As(err, &hop) && !hop.Admitted {
-		l.asked = "" // the node's buffer was never ours
+		l.asked = nil // the node's buffer was never ours
 	}
 	if f := ended(l.ctx); f != nil {
 		return false, f
@@ -198,7 +198,7 @@ func (l *life) leaveArena() {
 func (l *life) expect(rid string) (host string, ctrlPort int, err error) {
 	l.from = l.r.sender.Load()
 	if l.stage == nil {
-		l.asked = rid
+		l.asked = append(l.asked, rid)
 		return l.node.Address.Host, l.node.Address.CtrlPort, nil
 	}
 	slot := l.stage.slot

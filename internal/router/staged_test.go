@@ -84,7 +84,7 @@ func TestFailedHops(t *testing.T) {
 	} {
 		t.Run(tc.reason.String(), func(t *testing.T) {
 			w := newPlace(t)
-			l := &life{r: w.router, ctx: context.Background(), node: w.router.backends[0], asked: "rid"}
+			l := &life{r: w.router, ctx: context.Background(), node: w.router.backends[0], asked: []string{"rid"}}
 			text := func(f *failure) string { return fmt.Sprintf("%s %d %d", f.err.Type, f.err.Status, f.retry) }
 			require.Equal(t, tc.in, text(l.notReceived(&staging.Error{Hop: staging.In, Reason: tc.reason, Err: errors.New("x")})))
 			busy, f := l.notSent(&staging.Error{Hop: staging.Out, Reason: tc.reason, Admitted: true, Err: errors.New("x")})
@@ -94,7 +94,7 @@ func TestFailedHops(t *testing.T) {
 			} else {
 				require.Equal(t, tc.out, text(f))
 			}
-			require.Equal(t, "rid", l.asked, "the node may keep its buffer")
+			require.Equal(t, []string{"rid"}, l.asked, "the node may keep its buffer")
 			_, _ = l.notSent(&staging.Error{Hop: staging.Out, Reason: tc.reason, Err: errors.New("x")})
 			require.Empty(t, l.asked)
 		})
