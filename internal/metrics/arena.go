@@ -34,7 +34,7 @@ func newArena(reg prometheus.Registerer, o Options) Arena {
 	reg.MustRegister(took)
 	bytes := counter("pd_router_kv_transfer_bytes_total", "Bytes of KV that came to their end on a hop. By the rate of pd_router_kv_transfer_seconds_sum they are the speed of a transfer: when it falls, look at the network.", "hop")
 	descriptors := counter("pd_router_kv_transfer_descriptors_total", "Pieces of memory that those bytes were. Many small ones make a transfer slow: the model's layers and planes set their number.", "hop")
-	failures := counter("pd_router_kv_transfer_failures_total", "KV transfers that failed, by hop and reason. unreachable and lost: a node or the network; busy: a decode node's buffer is another router's; "+
+	failures := counter("pd_router_kv_transfer_failures_total", "KV transfers that failed, by hop and reason. unreachable and lost: a node or the network; busy: a decode node's buffer is another router's; forgotten: a decode failed after its KV had come, and prefill makes it again; "+
 		"timeout: see the node's log; corrupt: memory of this host changed, which must never be.", "hop", "reason")
 	a := Arena{hops: map[string]*hop{}}
 	a.quarantines = counter("pd_router_arena_quarantines_total", "Times that a slot of the arena was set aside because the end of a transfer was not known. Each costs seconds of that slot; when it rises, nodes die in the middle of transfers.").WithLabelValues()

@@ -172,7 +172,7 @@ func (l *life) notSent(err error) (busy bool, f *failure) {
 	case errors.Is(err, staging.Unreachable), errors.Is(err, staging.Lost): // it may be on its way down, or only its control port
 		l.strike = true
 		l.node.Failed(err)
-	case errors.Is(err, staging.Corrupt):
+	case errors.Is(err, staging.Corrupt), errors.Is(err, staging.Forgotten): // another prefill, another rid
 		l.leaveArena()
 	case errors.Is(err, staging.Mismatch), errors.Is(err, staging.Refused):
 		l.strike, f.retry = true, elsewhere

@@ -76,6 +76,7 @@ func TestFailedHops(t *testing.T) {
 		{staging.Unreachable, "prefill_failed 502 2", "decode_failed 502 2"},
 		{staging.Lost, "prefill_failed 502 2", "decode_failed 502 2"},
 		{staging.Busy, "prefill_failed 502 2", "busy"},
+		{staging.Forgotten, "prefill_failed 502 2", "decode_failed 502 2"},
 		{staging.Refused, "prefill_failed 502 2", "decode_failed 502 1"},
 		{staging.Mismatch, "prefill_failed 502 2", "decode_failed 502 1"},
 		{staging.Corrupt, "prefill_failed 502 2", "decode_failed 502 2"},

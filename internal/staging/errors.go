@@ -42,6 +42,7 @@ const (
 	Unreachable               // no connection to the node
 	Lost                      // a connection or NIXL peer broke: the other side died or gave up
 	Busy                      // the node's buffer is another's, after all attempts
+	Forgotten                 // the node has let go of this rid and refuses it for two minutes, longer as long as somebody asks
 	Refused                   // the other side, or this one, refused for good
 	Mismatch                  // the node is not one for this KV: layout, transport, window, memory
 	Corrupt                   // the bytes changed between coming and going
@@ -50,13 +51,16 @@ const (
 	NumReasons                // sizes tables
 )
 
-var reasonNames = [NumReasons]string{"none", "timeout", "canceled", "unreachable", "lost", "busy", "refused", "mismatch", "corrupt", "closed", "failed"}
+var reasonNames = [NumReasons]string{"none", "timeout", "canceled", "unreachable", "lost", "busy", "forgotten", "refused", "mismatch", "corrupt", "closed", "failed"}
 
 // String gives the metric label.
 func (r Reason) String() string { return reasonNames[r] }
 
 // Error makes a Reason a target of errors.Is.
 func (r Reason) Error() string { return r.String() }
+
+// errForgotten is a refusal that no waiting ends: the node would let the rid in again only for somebody who asks for its decode.
+var errForgotten = errors.New("the node has let go of the rid")
 
 // Error is a failed hop. It wraps its Reason and its cause.
 type Error struct {
@@ -101,6 +105,8 @@ func reasonOf(ctx context.Context, err error, asked bool) Reason {
 		return ended(ctx)
 	case errors.As(err, &wrong), errors.Is(err, nixl.ErrRange), errors.Is(err, nixl.ErrMetadata):
 		return Mismatch
+	case errors.Is(err, errForgotten):
+		return Forgotten
 	case errors.Is(err, tilert.ErrRefused) && asked:
 		return Busy
 	case errors.Is(err, tilert.ErrRefused):

@@ -120,8 +120,8 @@ func TestLayoutOfAHello(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
 	}
-	_, err := LayoutOf(&tilert.Hello{LayoutVersion: 9008})
-	assert.ErrorContains(t, err, "layout_version 9008 is of a model that this program does not know")
+	_, err := LayoutOf(&tilert.Hello{LayoutVersion: 9009})
+	assert.ErrorContains(t, err, "layout_version 9009 is of a model that this program does not know")
 }
 
 // TestNodeWithAnotherCacheByTheSameVersion: nothing is asked of it.
@@ -164,6 +164,7 @@ func TestReasonOfAnError(t *testing.T) {
 		{nixl.ErrMetadata, false, Mismatch},
 		{tilert.ErrRefused, false, Refused},
 		{tilert.ErrRefused, true, Busy},
+		{fmt.Errorf("rank 1: %w: %w", errForgotten, tilert.ErrRefused), true, Forgotten},
 		{fmt.Errorf("write: %w", Corrupt), true, Corrupt},
 		{nixl.ErrClosed, false, Closed},
 		{&nixl.CallError{Kind: nixl.ErrPeerLost, Code: nixl.Backend}, false, Lost},

@@ -29,7 +29,8 @@ const (
 var errSendLimit = fmt.Errorf("not over within %v", sendLimit)
 
 // Send writes the KV into a decode node and returns nil when all of it is there and the node knows that. It asks as a prefill node's
-// ranks would, as many as the node's hello wants, with either protocol, and comes again while the node says that it is busy, for 3 s. ctx
+// ranks would, as many as the node's hello wants, with either protocol, and comes again while the node says that it is busy, for 3 s. A
+// node that has let go of the rid, after a decode that failed say, does not take it again. ctx
 // should end with the request: a node that hangs reports nothing. Send may be called again, to another node or to the same.
 //
 // An error is an *Error. What has arrived at the node is then unknown, and it has not been told done. When it also is nixl.ErrUncertain, the
@@ -107,6 +108,9 @@ func (p *push) rank(ctx context.Context, rank int, write func(*tilert.Hello) err
 		var again *tilert.RetryError
 		if !errors.As(err, &again) {
 			return err
+		}
+		if again.Detail == tilert.NoConsumer {
+			return fmt.Errorf("%w: %w", errForgotten, err)
 		}
 		p.asked.Store(true)
 		if !sleep(ctx, again.Pause) {

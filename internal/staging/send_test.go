@@ -119,6 +119,20 @@ func TestNodeThatStaysBusy(t *testing.T) {
 	assert.Equal(t, []Reason{None, Busy, Timeout}, reasons(w))
 }
 
+// A node that has let go of the rid refuses it as long as somebody asks: no waiting helps.
+func TestNodeThatHasLetGoOfTheRid(t *testing.T) {
+	_, _, kv := held(t, Options{})
+	n := startNode(t, nodeOptions{})
+	require.NoError(t, kv.Send(soon(t), n.target()))
+	n.release(rid(1))
+	err := kv.Send(soon(t), n.target())
+	assert.Equal(t, Forgotten, reason(t, err), err)
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	assert.False(t, e.Admitted)
+	assert.Len(t, n.asked(), tilert.DefaultSenders+1, "it was asked once more")
+}
+
 // TestRankThatIsRefused, invariant 5: the others say no done.
 func TestRankThatIsRefused(t *testing.T) {
 	_, _, kv := held(t, Options{})

@@ -75,6 +75,7 @@ var ErrRefused = errors.New("receiver refuses the transfer")
 type RetryError struct {
 	Pause  time.Duration
 	Reason string
+	Detail string // NoConsumer: it will not, unless somebody asks the receiver for the rid
 }
 
 func (e *RetryError) Error() string { return "receiver is not ready: " + e.Reason }
@@ -152,7 +153,7 @@ func (s *Sender) judge(b []byte) (generation uint64, err error) {
 	if (reason == ReasonBusy || reason == ReasonCancelling) && s.tries < s.Attempts {
 		pause := s.pause
 		s.pause *= 2
-		return 0, &RetryError{Pause: pause, Reason: reason}
+		return 0, &RetryError{Pause: pause, Reason: reason, Detail: a.reply.Detail}
 	}
 	return 0, fmt.Errorf("%w: %s, after %d attempts", ErrRefused, reason, s.tries)
 }

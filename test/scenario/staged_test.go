@@ -18,6 +18,7 @@ func TestStaged(t *testing.T) {
 	}{
 		{"decode slots are given in the order of arrival, to KV that is ready", inOrderWithKVReady},
 		{"KV outlives the decode node that it was for", decodeNodeComesAgain},
+		{"KV that its node has let go of is made again", nodeLetsGo},
 		{"a prefill node that dies takes its transfers with it", prefillNodeComesAgain},
 		{"a prompt takes the room that it needs", roomsOfSeveralSizes},
 		{"a client that leaves gives its room back", clientLeavesWithKVReady},
@@ -147,6 +148,20 @@ func decodeNodeComesAgain(t *testing.T) {
 		if n := times[strings.Trim(mark(i), "#")]; n != 1 {
 			t.Errorf("request %d was prefilled %d times", i, n)
 		}
+	}
+	w.settle()
+}
+
+// nodeLetsGo has the only decode node break off the second request, as one that lives on: it refuses the KV of that id from then on.
+func nodeLetsGo(t *testing.T) {
+	w := staged(t, "--tokens-per-second 0 --fault reset=1/2", "--kv-arena-slots 1", setup{})
+	for i := range 2 {
+		a, client := say(i, i == 0, "a few words"), w.dial()
+		client.send(a)
+		checkReply(t, i, a, client.readReply(a), false)
+	}
+	if n := w.router.metrics().sum("pd_router_kv_transfer_failures_total", `reason="forgotten"`); n != 1 {
+		t.Errorf("the node has refused %v transfers of KV that it had let go of", n)
 	}
 	w.settle()
 }
