@@ -6,6 +6,7 @@ RACE        := $(GO) test -race
 # Linters are pinned here and nowhere else. `go run` builds them once into the build cache; they never enter go.mod.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 60s
+REQUESTS    ?= 10000
 # The version is what the build reads from git. Outside a repository with commits (a source archive, say) there is nothing to read.
 BUILDVCS    := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 
@@ -88,7 +89,7 @@ scripts: ## shell and Python files parse
 
 ## ---- with things from outside: libraries, and the conformance kit of CONTRIBUTING.md
 
-.PHONY: deps test-real blackbox test-clients test-peer test-ctrlcases test-staging test-sim-nixl test-nixl-interop observe observe-check test-page ci
+.PHONY: deps test-real blackbox test-clients test-peer test-ctrlcases test-staging test-sim-nixl test-nixl-interop test-chaos observe observe-check test-page ci
 deps: ## fetch what test-real needs: the NIXL library and real tokenizers, about 200 MB, once
 	test/real.sh setup
 
@@ -115,6 +116,9 @@ test-sim-nixl: ## the simulated nodes over NIXL: the real decode server, senders
 
 test-nixl-interop: ## the NIXL binding and a peer of another make, both ways; SOAK agents come and go (1000)
 	test/nixl-interop.sh $(ARGS)
+
+test-chaos: ## nodes killed, stopped and lying at every step while REQUESTS (10000) requests go each way, KV over NIXL; ARGS="-chaos-seed 7"
+	PD_ROUTER_NIXL_LIBRARY=$$(test/nixl-deps.sh) CI=1 $(GO) test -count 1 -timeout 3h -run '^TestChaos$$' -v ./test/scenario -chaos $(REQUESTS) $(ARGS)
 
 observe-check: ## a real Prometheus watches the router: every query of every dashboard and alert has data
 	test/observe.sh check

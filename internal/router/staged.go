@@ -143,7 +143,7 @@ func (l *life) send() (busy bool, f *failure) {
 	l.asked = []string{l.prefilled.RID}
 	err := l.stage.kv.Send(l.ctx, staging.Target{Host: l.node.Address.Host, Port: l.node.Address.CtrlPort})
 	if err == nil {
-		l.stage.sent = true
+		l.stage.sent, l.asked = true, nil // a complete transfer keeps nobody out
 		if l.node.epoch.Load() != l.epoch {
 			return false, decodeFailed(openai.TypeDecodeFailed, "the decode node went away").again(anywhere).because(l.node.Err())
 		}

@@ -88,6 +88,11 @@ func TestLostKVIsATimeout(t *testing.T) {
 			got := r.decode(p.RID, p.First, object{"timeout_s": 0.2})
 			assert.Equal(t, 504, got.Status)
 			assert.JSONEq(t, `{"error":"kv_transfer_timeout","rid":"`+p.RID+`"}`, got.Body)
+			told := []string{"fault " + fault + " for " + p.RID}
+			if fault == kvLost {
+				told = append(told, "rank 7 did not send the KV of "+p.RID+": write: this rank dies here")
+			}
+			assert.Equal(t, told, r.heard())
 			r.idle()
 		})
 	}

@@ -71,8 +71,8 @@ func NewPrefill(o PrefillOptions) (*Prefill, error) {
 	return p, nil
 }
 
-// Tell has the node tell each fault that a request gets in a line. Call it before Listen.
-func (p *Prefill) Tell(tell func(line string)) { p.tell = tell }
+// Tell has the node tell each fault that a request gets, and each rank that could not send its KV, in a line. Call it before Listen.
+func (p *Prefill) Tell(tell func(line string)) { p.tell, p.kv.tell = tell, tell }
 
 // Listen opens the port and the transport. The address is known from then on.
 func (p *Prefill) Listen() (err error) {

@@ -41,6 +41,7 @@ type connector struct {
 	bytesPS  float64  // bytes a second of all ranks together, 0 is no limit
 	outs     []outlet // the transports that it has, the best first
 	life     *life
+	tell     func(string)
 	queues   []rankQueue
 	sent     atomic.Uint64 // bytes
 }
@@ -53,7 +54,7 @@ type rankQueue struct {
 }
 
 func newConnector(l tilert.Layout, p tilert.Protocol, senders int, gbps float64, life *life) *connector {
-	c := &connector{layout: l, protocol: p, senders: senders, bytesPS: gbps * 1e9, life: life}
+	c := &connector{layout: l, protocol: p, senders: senders, bytesPS: gbps * 1e9, life: life, tell: func(string) {}}
 	c.queues = make([]rankQueue, senders)
 	for rank := range c.queues {
 		c.queues[rank].wake = make(chan struct{}, 1)
@@ -103,6 +104,7 @@ func (c *connector) work(rank int) {
 		if h != nil {
 			if err := c.send(h, rank); err != nil {
 				h.failed.Store(true)
+				c.tell(fmt.Sprintf("rank %d did not send the KV of %s: %v", rank, h.rid, err))
 			}
 			if h.left.Add(-1) == 0 {
 				h.done(!h.failed.Load())

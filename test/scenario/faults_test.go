@@ -100,7 +100,7 @@ func (f *faultRun) note(change func()) {
 func (f *faultRun) judgeReply(kind string, a *ask, r *reply, took time.Duration) {
 	if r.failure == "" {
 		if what := a.wrong(r); what != "" {
-			f.t.Errorf("FALSE SUCCESS: %s %s: %s", kind, a.body, what)
+			f.t.Errorf("FALSE SUCCESS: %s %.400s: %s", kind, a.body, what)
 		}
 		f.note(func() { f.good[kind]++; f.waits = append(f.waits, took) })
 		return

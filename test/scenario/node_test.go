@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"pd-router/internal/tilert"
 )
 
 // node is one simulated node in a process of its own, which may be killed and come again on the same ports.
@@ -22,6 +24,7 @@ type node struct {
 	ctrl   string // host:port of a decode node
 	proc   *process
 	stderr tail
+	faults told
 
 	viaHTTP, viaCtrl string // host:port of taps before it, where there are any
 }
@@ -70,7 +73,7 @@ func (n *node) start() {
 	n.t.Helper()
 	end := time.Now().Add(patience)
 	for {
-		n.proc = start(n.t, n.name, n.stderr.add, n.args...)
+		n.proc = start(n.t, n.name, n.line, n.args...)
 		if n.proc.greeting() != "" {
 			return
 		}
@@ -79,6 +82,31 @@ func (n *node) start() {
 		}
 		time.Sleep(50 * time.Millisecond) // what was closed a moment ago may still be in the way
 	}
+}
+
+// line takes a line of the node's log.
+func (n *node) line(s string) {
+	n.stderr.add(s)
+	n.faults.line(s)
+}
+
+// receiving says whether KV is on its way into a decode node's buffer, or has stopped half way; err while the node does not answer.
+func (n *node) receiving() (bool, error) {
+	c, err := net.DialTimeout("tcp", n.ctrl, time.Second)
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Second))
+	b, err := tilert.ReadFrame(c, nil)
+	if err != nil {
+		return false, err
+	}
+	hello, err := tilert.ParseHello(b)
+	if err != nil {
+		return false, err
+	}
+	return hello.Busy, nil
 }
 
 // flag is the node as the router's --decode takes it.

@@ -102,5 +102,7 @@ func (w *world) slots(state string) int {
 	return int(w.router.metrics().sum("pd_router_slot_state", `state="`+state+`"`))
 }
 
+func (w *world) nodes() []*node { return append([]*node{w.prefill}, w.decode...) }
+
 // words splits a line of flags.
 func words(s string) []string { return strings.Fields(s) }
