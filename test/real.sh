@@ -20,6 +20,8 @@ export PD_ROUTER_TOKENIZERS=$cache/tokenizers PD_ROUTER_CACHE=$cache
 # shellcheck disable=SC2086
 go test ${RACE:+-race} -skip '^(TestRealNode|TestInterop)$' -v $packages > "$work/go.log" 2>&1
 rc=$?
+# Whole routers that hold KV; TestChaos has a target of its own.
+go test ${RACE:+-race} -count=1 -run '^TestStaged$' -v ./test/scenario >> "$work/go.log" 2>&1 || rc=1
 grep -E '^(ok|FAIL|panic:)|^ *--- (FAIL|SKIP)|DATA RACE' "$work/go.log"
 echo "real: $(grep -cE '^--- PASS' "$work/go.log") passed, $(grep -cE '^--- FAIL' "$work/go.log") failed"
 if [ $rc = 0 ] && grep -qE '^ *--- SKIP' "$work/go.log"; then
