@@ -38,14 +38,6 @@ type arena struct {
 	opened  atomic.Pointer[rooms]
 }
 
-// rooms are the slots of an open arena, smallest first.
-type rooms struct {
-	*staging.Arena
-	places map[*staging.Slot]*queue.Slot // of the line
-	slots  map[*queue.Slot]*staging.Slot
-	sizes  []int // room in tokens, ascending, each once
-}
-
 func newArena(o ArenaOptions, line *queue.Queue) (*arena, error) {
 	if _, err := nixl.Open(nixl.Options{Path: o.Library}); err != nil { // before anything waits for what cannot be
 		return nil, fmt.Errorf("--kv-handoff staged: %w", err)
@@ -175,13 +167,13 @@ func (r *Router) transferred(t staging.Transfer) {
 
 // fillState reads the gauges of the arena.
 func (a *arena) fillState(s *metrics.State) {
-	states, bytes := a.rooms()
+	states, bytes := a.states()
 	copy(s.Rooms, states[:])
 	s.ArenaBytes = bytes
 }
 
-// rooms counts the slots by state, with their memory: nothing before the arena is open.
-func (a *arena) rooms() (states [staging.NumStates]int, bytes int64) {
+// states counts the rooms by state, and their memory: nothing before the arena is open.
+func (a *arena) states() (states [staging.NumStates]int, bytes int64) {
 	if open := a.opened.Load(); open != nil {
 		return open.States(), open.Bytes()
 	}

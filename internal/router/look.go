@@ -65,7 +65,7 @@ func (r *Router) Look(waiters int) Look {
 	}
 	if r.arena != nil {
 		v.Arena = &ArenaLook{Ready: min(r.queue.Stats().Waiting, v.Line.Waiting)} // of a later moment than Line
-		v.Arena.Slots, v.Arena.Bytes = r.arena.rooms()
+		v.Arena.Slots, v.Arena.Bytes = r.arena.states()
 	}
 	for i, be := range r.backends {
 		v.Holds = be.look(&v.Slots[i], v.Holds)
