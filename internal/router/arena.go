@@ -58,7 +58,8 @@ func (a *arena) missing() string {
 	}
 }
 
-// runArena opens the arena as soon as that is possible and keeps it until ctx ends. An error is final.
+// runArena opens the arena as soon as that is possible and keeps it until ctx ends. An error is final, and none when ctx ended meanwhile:
+// opening takes seconds, and who is told to stop in them has not failed.
 func (r *Router) runArena(ctx context.Context) error {
 	select {
 	case <-r.arena.greeted:
@@ -66,7 +67,10 @@ func (r *Router) runArena(ctx context.Context) error {
 		return nil
 	}
 	open, err := r.openArena(ctx)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil
+	case err != nil:
 		return fmt.Errorf("--kv-handoff staged: %w", err)
 	}
 	serving := open.Run(ctx)

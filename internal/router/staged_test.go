@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
 	"pd-router/internal/openai"
@@ -65,6 +66,21 @@ func TestArenaIsMadeForTheNodes(t *testing.T) {
 func TestStagedRouterNeedsTheLibrary(t *testing.T) {
 	_, err := newArena(ArenaOptions{Library: t.TempDir()}, queue.New(queue.Options{}))
 	require.ErrorContains(t, err, "--kv-handoff staged: ")
+}
+
+// A router that is told to stop while it opens its arena ends well.
+func TestStopWhileTheArenaOpens(t *testing.T) {
+	w := newPlace(t, greets)
+	await(t, "the node has said hello", func() bool { return w.router.backends[0].Hello() != nil })
+	open := &arena{opts: ArenaOptions{Slots: 1, Host: "127.0.0.1"}, greeted: make(chan struct{})}
+	close(open.greeted)
+	r := &Router{arena: open, backends: w.router.backends, prefill: w.router.prefill, log: zap.NewNop()}
+	require.ErrorContains(t, r.runArena(context.Background()), "layout_version 1", "the arena cannot be")
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	for range 50 { // it may find the node before the end
+		require.NoError(t, r.runArena(ctx))
+	}
 }
 
 func TestFailedHops(t *testing.T) {
