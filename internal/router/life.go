@@ -208,6 +208,9 @@ func (l *life) again(f *failure) bool {
 	if f.retry == never || l.attempts >= maxAttempts || l.ctx.Err() != nil {
 		return false
 	}
+	if f.outcome == PrefillFailed {
+		l.direct = false // while its prefill node is down, only the line before the arena stands still
+	}
 	l.avoid = nil
 	if l.node != nil && (f.retry == elsewhere || l.left() <= 0) {
 		if !l.r.anotherUp(l.node) {

@@ -83,6 +83,15 @@ func TestStopWhileTheArenaOpens(t *testing.T) {
 	}
 }
 
+// Promise 1: a prompt that no room takes waits for its prefill node too. The line before the decode slots goes on meanwhile.
+func TestPromptPastTheArenaWaitsForItsPrefillNode(t *testing.T) {
+	l := &life{r: newPlace(t).router, ctx: context.Background(), direct: true}
+	require.True(t, l.again(decodeFailed(openai.TypeDecodeFailed, "").again(anywhere)))
+	require.True(t, l.direct, "it need not be prefilled to know its length")
+	require.True(t, l.again(prefillFailed("").again(anywhere)))
+	require.False(t, l.direct)
+}
+
 func TestFailedHops(t *testing.T) {
 	for _, tc := range []struct {
 		reason  staging.Reason
