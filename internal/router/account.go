@@ -15,7 +15,7 @@ type times struct {
 	queue   time.Duration
 	granted time.Time
 	prefill time.Duration
-	kvWait  time.Duration // from the decode POST to the first line
+	kvWait  time.Duration // KV on its way, up to the first line; also tries at a busy node
 	first   time.Time     // first line of the node's stream
 	end     time.Time
 }
@@ -154,6 +154,7 @@ func (l *life) status(f *failure) int {
 	return f.err.Status
 }
 
+// panicked logs a panic with its place; it is called where v was recovered.
 func panicked(log *zap.Logger, v any) error {
 	err := fmt.Errorf("panic: %v", v)
 	log.Error("panic in a request", zap.Error(err), zap.Stack("stack"))

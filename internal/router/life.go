@@ -2,8 +2,6 @@ package router
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"go.uber.org/zap"
@@ -243,8 +241,7 @@ func (l *life) onPanic(reply **Reply) {
 	if p == nil {
 		return
 	}
-	l.r.log.Error("panic in a request", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+	cause := panicked(l.r.log, p)
 	l.endLease(0)
-	*reply = l.refuse(&failure{outcome: Internal, cause: fmt.Errorf("panic: %v", p),
-		err: openai.Errorf(openai.TypeInternalError, "internal error")})
+	*reply = l.refuse(&failure{outcome: Internal, cause: cause, err: openai.Errorf(openai.TypeInternalError, "internal error")})
 }
