@@ -68,7 +68,7 @@ func (q *Queue) Waiters(limit int) []WaiterRow {
 	return rows
 }
 
-// age is how long the one who waited longest has waited. Those in front for their ticket may have called later, when they
+// ageLocked is how long the one who waited longest has waited. Those in front for their ticket may have called later, when they
 // came again or arrived long before their call; nobody behind has called before he arrived.
 func (q *Queue) ageLocked(now time.Time) time.Duration {
 	oldest := now
