@@ -41,8 +41,9 @@ type Agent struct {
 	quiet   chan struct{} // made by Close, closed when calls is zero
 }
 
-// newAgent makes an agent of that name. When ctx ends first, the agent is taken down as soon as the library gives it.
-func (l *Library) newAgent(ctx context.Context, name string) (*Agent, error) {
+// NewAgentNamed makes an agent of just this name, for stand-ins of programs that come again under the name that they had. When ctx ends
+// first, the agent is taken down as soon as the library gives it.
+func (l *Library) NewAgentNamed(ctx context.Context, name string) (*Agent, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callLimit, errCallLimit)
 	defer cancel()
 	type made struct {

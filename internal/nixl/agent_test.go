@@ -15,7 +15,7 @@ import (
 func bubble(t *testing.T, f func(t *testing.T, d *fakeDriver, s *side)) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newFakeDriver(t)
-		a, err := (&Library{drv: d}).newAgent(t.Context(), "self")
+		a, err := (&Library{drv: d}).NewAgentNamed(t.Context(), "self")
 		require.NoError(t, err)
 		f(t, d, withMemory(t, a, 1<<20))
 	})
@@ -261,7 +261,7 @@ func TestCloseEndsEverything(t *testing.T) {
 func TestCloseThatTheLibraryRefusesKeepsTheMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newFakeDriver(t)
-		a, err := (&Library{drv: d}).newAgent(t.Context(), "self")
+		a, err := (&Library{drv: d}).NewAgentNamed(t.Context(), "self")
 		require.NoError(t, err)
 		mem, err := NewMemory(4096, false)
 		require.NoError(t, err)
@@ -278,7 +278,7 @@ func TestMemory(t *testing.T) {
 		_, err := NewMemory(0, false)
 		require.ErrorIs(t, err, ErrRange)
 		d := newFakeDriver(t)
-		a, err := (&Library{drv: d}).newAgent(t.Context(), "self")
+		a, err := (&Library{drv: d}).NewAgentNamed(t.Context(), "self")
 		require.NoError(t, err)
 		defer a.Close()
 		mem, err := NewMemory(1<<20, false)

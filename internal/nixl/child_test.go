@@ -38,7 +38,7 @@ func child() {
 	must(err)
 	lib, err := Open(Options{Path: realPath()})
 	must(err)
-	a, err := lib.newAgent(context.Background(), name)
+	a, err := lib.NewAgentNamed(context.Background(), name)
 	must(err)
 	mem, err := NewMemory(size, false)
 	must(err)

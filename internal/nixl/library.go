@@ -88,8 +88,3 @@ func (l *Library) NewAgent(ctx context.Context, role string) (*Agent, error) {
 	rand.Read(id[:]) // does not fail: crypto/rand ends the process instead
 	return l.NewAgentNamed(ctx, role+"-"+hex.EncodeToString(id[:]))
 }
-
-// NewAgentNamed makes an agent of just this name, for stand-ins of programs that come again under the name that they had.
-func (l *Library) NewAgentNamed(ctx context.Context, name string) (*Agent, error) {
-	return l.newAgent(ctx, name)
-}

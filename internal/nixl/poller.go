@@ -93,7 +93,7 @@ func (p *poller) nudge() {
 	}
 }
 
-// run is the poller's goroutine. newAgent starts it, stop ends and awaits it.
+// run is the poller's goroutine. NewAgentNamed starts it, stop ends and awaits it.
 func (p *poller) run() {
 	defer close(p.done)
 	runtime.LockOSThread() // it sleeps in C: a thread of its own keeps the others free

@@ -17,7 +17,7 @@ func TestWritesHaveOneEndWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		rapid.SyncTest(rt, func(rt *rapid.T) {
 			d := makeFakeDriver()
-			a, err := (&Library{drv: d}).newAgent(context.Background(), "self")
+			a, err := (&Library{drv: d}).NewAgentNamed(context.Background(), "self")
 			noError(rt, err)
 			mem, err := NewMemory(1<<20, false)
 			noError(rt, err)
