@@ -30,7 +30,7 @@ clean: ## remove what builds leave behind
 
 ## ---- tests: Go and a C compiler are enough
 
-.PHONY: test race bench bench-smoke bench-router bench-nixl fuzz fuzz-smoke
+.PHONY: test race bench bench-smoke bench-router bench-handoff bench-nixl fuzz fuzz-smoke
 test: ## all Go tests, plain and then with the race detector
 	$(GO) test ./...
 	$(RACE) ./...
