@@ -192,18 +192,7 @@ func appendEscaped(dst, text []byte) []byte {
 		}
 		dst = append(dst, text[start:i]...)
 		start = i + 1
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
+		dst = appendEscape(dst, c)
 	}
 	return append(dst, text[start:]...)
 }
