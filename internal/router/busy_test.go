@@ -104,15 +104,19 @@ func TestRequestMovesFromABusyNodeToTheFirstThatGetsFree(t *testing.T) {
 	warm.end().wantOK("Hello")
 	c.end().wantOK("Hello, world")
 	later.end().wantOK("Hello, world")
-	names := map[string]string{} // of requests, by rid
+	require.Equal(t, []string{"first", "second", "third"}, w.served(w.nodes[1]), "the older one goes first")
+}
+
+// served are the prompts that the node was asked to go on with, in that order.
+func (w *place) served(n *fakeNode) (prompts []string) {
+	of := map[string]string{} // by rid
 	for _, p := range w.prefill.came() {
-		names[p.id] = p.body["prompt"].(string)
+		of[p.id] = p.body["prompt"].(string)
 	}
-	var served []string
-	for _, rid := range w.nodes[1].rids() {
-		served = append(served, names[rid])
+	for _, rid := range n.rids() {
+		prompts = append(prompts, of[rid])
 	}
-	require.Equal(t, []string{"first", "second", "third"}, served, "the older one goes first")
+	return prompts
 }
 
 func TestMoveIsNoAttempt(t *testing.T) {
@@ -153,13 +157,5 @@ func TestSlotThatGetsFreeDuringATryGoesToTheOlderRequest(t *testing.T) {
 	trying.open()
 	b.end().wantOK("Hello, world")
 	c.end().wantOK("Hello, world")
-	names := map[string]string{} // of requests, by rid
-	for _, p := range w.prefill.came() {
-		names[p.id] = p.body["prompt"].(string)
-	}
-	var served []string
-	for _, rid := range w.nodes[1].rids() {
-		served = append(served, names[rid])
-	}
-	require.Equal(t, []string{"first", "second", "third"}, served)
+	require.Equal(t, []string{"first", "second", "third"}, w.served(w.nodes[1]))
 }
