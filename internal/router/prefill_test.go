@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"pd-router/internal/queue"
 )
 
 // wantFreeAtOnce asserts that the slot is back: nothing settles and a plain request is served.
@@ -145,7 +147,7 @@ func TestRequestWaitsForThePrefillNodeWithoutASlot(t *testing.T) {
 	w.prefill.die()
 	first, second := w.ask(blocking), w.ask(streaming)
 	w.inLine(2)
-	require.Equal(t, "free", w.state().String())
+	await(t, "the slot is free", func() bool { return w.state() == queue.Free }) // its node is told first that no KV will come
 	require.Contains(t, w.router.Missing()[0], "--vllm-url")
 	w.prefill.start()
 	first.end().wantOK("Hello, world")
