@@ -109,14 +109,19 @@ func steps(at ...any) []dashboard.Threshold {
 // plain is a number that is neither good nor bad.
 func plain() []dashboard.Threshold { return []dashboard.Threshold{{Color: blue}} }
 
+// colours are those of lines, by name.
+type colours []struct{ name, colour string }
+
 // phaseColours are those of phases and slot states, so that a phase looks the same on all dashboards.
-var phaseColours = []struct{ name, colour string }{
+var phaseColours = colours{
 	{"decode", green}, {"prefill", yellow}, {"kv_wait", orange}, {"settle", purple}, {"queue", blue}, {"waiting", blue}, {"read_body", grey},
 }
 
 // byPhase gives the lines of phases their colours.
-func byPhase(p *timeseries.PanelBuilder) *timeseries.PanelBuilder {
-	for _, c := range phaseColours {
+func byPhase(p *timeseries.PanelBuilder) *timeseries.PanelBuilder { return coloured(p, phaseColours) }
+
+func coloured(p *timeseries.PanelBuilder, lines colours) *timeseries.PanelBuilder {
+	for _, c := range lines {
 		p.OverrideByName(c.name, []dashboard.DynamicConfigValue{{Id: "color", Value: map[string]string{"mode": "fixed", "fixedColor": c.colour}}})
 	}
 	return p

@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/grafana/grafana-foundation-sdk/go/common"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
-	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 	"github.com/grafana/grafana-foundation-sdk/go/units"
 )
 
@@ -14,8 +13,8 @@ func staging(d *dashboard.DashboardBuilder) {
 	perHop := func(num, den string) string { return part(sum("hop", rate(num)), sum("hop", rate(den))) }
 
 	d.WithRow(row("Staging arena (--kv-handoff staged)")).
-		WithPanel(byRoom(stacked("Slots of the arena", "What the slots of the arena hold. None free while requests wait: more slots would prefill more ahead (--kv-arena-slots), as far as prefill keeps up. Mostly free under load: prefill is the limit, not its room.",
-			slotCount, 8, q("{{state}}", sum("state", sel(slots)))))).
+		WithPanel(coloured(stacked("Slots of the arena", "What the slots of the arena hold. None free while requests wait: more slots would prefill more ahead (--kv-arena-slots), as far as prefill keeps up. Mostly free under load: prefill is the limit, not its room.",
+			slotCount, 8, q("{{state}}", sum("state", sel(slots)))), roomColours)).
 		WithPanel(graph("Slot time won by overlap", "Prefill and transfer that no decode slot was held for, in slots: 1 is as much as one more decode node. Near zero under load: the arena is empty when slots get free, so prefill is the limit.",
 			slotCount, 8, q("won", sum("", rate("pd_router_overlap_seconds_total"))))).
 		WithPanel(graph("Quarantines", "Slots set aside because the end of a transfer is not known: how many are now, and how often it happened per second. Short ones are nodes that died in a transfer. One that stays is lost room: see PdRouterArenaSlotQuarantined in the runbook.",
@@ -33,12 +32,7 @@ func staging(d *dashboard.DashboardBuilder) {
 			units.BytesIEC, 12, q("{{hop}}", perHop(bytes, "pd_router_kv_transfer_descriptors_total"))))
 }
 
-// byRoom gives the states of a slot in the arena their colours.
-func byRoom(p *timeseries.PanelBuilder) *timeseries.PanelBuilder {
-	for _, c := range []struct{ name, colour string }{
-		{"free", grey}, {"reserved", yellow}, {"receiving", orange}, {"held", green}, {"sending", blue}, {"quarantined", red},
-	} {
-		p.OverrideByName(c.name, []dashboard.DynamicConfigValue{{Id: "color", Value: map[string]string{"mode": "fixed", "fixedColor": c.colour}}})
-	}
-	return p
+// roomColours are those of the states of a slot in the arena.
+var roomColours = colours{
+	{"free", grey}, {"reserved", yellow}, {"receiving", orange}, {"held", green}, {"sending", blue}, {"quarantined", red},
 }
