@@ -181,7 +181,7 @@ func routerOptions(cfg config.Config) router.Options {
 
 // arenaOptions are nil for direct handoff.
 func arenaOptions(cfg config.Config) *router.ArenaOptions {
-	if cfg.KVHandoff != "staged" {
+	if !cfg.Staged() {
 		return nil
 	}
 	o := &router.ArenaOptions{

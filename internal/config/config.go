@@ -150,6 +150,9 @@ type Config struct {
 	Config string
 }
 
+// Staged says whether the router holds KV itself.
+func (c *Config) Staged() bool { return c.KVHandoff == "staged" }
+
 // ArenaSize is a number of slots with the same room.
 type ArenaSize struct {
 	Slots  int

@@ -87,9 +87,9 @@ func (c *Config) check() error {
 		return &Error{Setting: assignment("parser", c.Parser), Text: "needs --model-path, the folder with tokenizer.json; --parser none does without"}
 	case c.MaxBody > c.QueueMaxBytes:
 		return &Error{Setting: "--max-body", Text: "is more than --queue-max-bytes: such a request could never wait; want at most that"}
-	case c.KVHandoff == "staged" && c.PrefillAhead:
+	case c.Staged() && c.PrefillAhead:
 		return &Error{Setting: "--prefill-ahead", Text: "is for --kv-handoff direct: staged prefills as many ahead as --kv-arena-slots says"}
-	case c.KVHandoff == "staged" && c.QueueTimeout == 0:
+	case c.Staged() && c.QueueTimeout == 0:
 		return &Error{Setting: "--queue-timeout 0", Text: "does not go with --kv-handoff staged, where requests wait with their KV ready"}
 	case c.Pprof && c.MetricsAddr == "":
 		return &Error{Setting: "--pprof", Text: "wants --metrics-addr, as profiles are never served on the port of the API"}

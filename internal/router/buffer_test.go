@@ -131,7 +131,7 @@ func TestDecodeCallThatBreaksIsNotSentAgain(t *testing.T) {
 // Promise 5: nothing waits for a leg whose partner is dead.
 func TestKVOfAPrefillNodeThatWentAwayIsNotWaitedFor(t *testing.T) {
 	w := newPlace(t)
-	w.router.lastKV = 10 * time.Millisecond
+	w.router.kvGrace = 10 * time.Millisecond
 	g := newGate()
 	w.node.script(streams(waitsForKV(g), begins, line(hello), done("stop")))
 	c := w.ask(streaming)

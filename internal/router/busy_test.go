@@ -159,3 +159,16 @@ func TestSlotThatGetsFreeDuringATryGoesToTheOlderRequest(t *testing.T) {
 	c.end().wantOK("Hello, world")
 	require.Equal(t, []string{"first", "second", "third"}, w.served(w.nodes[1]))
 }
+
+// A pause at a busy node is waiting and nothing else: phases do not add up to more than the whole.
+func TestPausesAtABusyNodeAreWaiting(t *testing.T) {
+	w := newPlace(t)
+	w.node.script(foreign, foreign)
+	c := w.ask(blocking)
+	c.end().wantOK("Hello, world")
+	require.GreaterOrEqual(t, c.reply.Wait, 60*time.Millisecond, "two pauses")
+	await(t, "it is in the journal", func() bool { return len(w.router.Look(1).Finished) == 1 })
+	row := w.router.Look(1).Finished[0]
+	require.LessOrEqual(t, row.ReadBody+row.Queue+row.Prefill+row.KVWait+row.Decode, row.Total)
+	require.Equal(t, c.reply.Wait, row.Queue)
+}

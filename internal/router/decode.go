@@ -21,8 +21,15 @@ func (l *life) dispatch() (f *failure) {
 	step := l.span.Step("kv")
 	defer func() { step.End(f.problem()) }()
 	l.slot(metrics.SlotKVWait)
-	start := time.Now()
-	defer func() { l.times.kvWait += time.Since(start) }()
+	start, waited := time.Now(), l.waited
+	defer func() {
+		end := time.Now()
+		if f == nil {
+			end = l.times.first
+		}
+		l.times.kvWait += end.Sub(start) - (l.waited - waited) // what busy waits is waiting
+		l.times.queue = l.waited
+	}()
 	if f = l.fits(); f != nil {
 		return f
 	}
@@ -84,7 +91,7 @@ func (l *life) postDecode() (status int, answer []byte, f *failure) {
 	ctx := l.ctx
 	if l.stage == nil { // else all of the KV is there
 		var stop func()
-		ctx, stop = l.from.outlives(ctx, l.r.lastKV)
+		ctx, stop = l.from.outlives(ctx, l.r.kvGrace)
 		defer stop()
 	}
 	resp, err := l.node.Do(ctx, &nodes.Call{

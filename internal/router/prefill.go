@@ -40,7 +40,7 @@ func (l *life) prefill() (f *failure) {
 		if !errors.As(err, &lost) || lost.Phase != nodes.Send || nodes.IsTimeout(err) {
 			return f
 		}
-		if try == 1 && !l.bufferTaken() {
+		if try == 1 && l.takesAnother() {
 			l.r.metrics.Upstream.Retried(retryPrefill)
 			continue
 		}
@@ -49,14 +49,14 @@ func (l *life) prefill() (f *failure) {
 	}
 }
 
-// bufferTaken says whether the receiver holds KV that is not complete.
-func (l *life) bufferTaken() bool {
+// takesAnother gives up the KV of a try that broke, and says whether its receiver takes another: not while half of that KV is there.
+func (l *life) takesAnother() bool {
 	if l.stage != nil {
 		l.stage.kv.Release()
-		return l.stage.slot.State() != staging.Free
+		return l.stage.slot.State() == staging.Free
 	}
 	busy, err := l.node.ReceiverBusy(l.ctx)
-	return busy && err == nil
+	return !busy || err != nil
 }
 
 func (l *life) askPrefill(step tracing.Span) (answer []byte, status int, err error) {

@@ -19,8 +19,8 @@ func newSender() *sender {
 
 var errPrefillGone = errors.New("the prefill node went away")
 
-// lastKV is how long after the end of its sender a decode node may take to begin with KV that was complete by then.
-const lastKV = 5 * time.Second
+// kvGrace is how long after the end of its sender a decode node may take to begin with KV that was complete by then.
+const kvGrace = 5 * time.Second
 
 // outlives is ctx, ended too when s has been gone for so long, until stop is called. Who stops keeps what the context had begun.
 func (s *sender) outlives(ctx context.Context, grace time.Duration) (_ context.Context, stop func()) {

@@ -166,24 +166,32 @@ func (r *Router) untilEmpty(be *backend, doubts []string) {
 	for pause := settlePauseMin; ; pause = min(2*pause, settlePauseMax) {
 		busy, err := be.ReceiverBusy(r.background)
 		seen = seen || busy
-		late := time.Since(start) >= transferGrace
-		if !busy && seen && len(doubts) == 1 { // it has come to its end
+		if err == nil && !busy && seen && len(doubts) == 1 { // it has come to its end
 			return
 		}
-		for err == nil && len(doubts) > 0 && (late || !busy) {
-			var done bool
-			if done, err = be.Forget(r.background, doubts[0]); !done {
-				break
+		if err == nil && (!busy || time.Since(start) >= transferGrace) {
+			doubts, err = r.forget(be, doubts)
+		}
+		if err != nil {
+			if r.background.Err() == nil {
+				r.log.Info("KV that nobody wants may keep the buffer", zap.String("node", be.slot.Name()), zap.Strings("rids", doubts), zap.Error(err))
 			}
-			doubts = doubts[1:]
+			return
 		}
-		if err != nil && r.background.Err() == nil {
-			r.log.Info("KV that nobody wants may keep the buffer", zap.String("node", be.slot.Name()), zap.Strings("rids", doubts), zap.Error(err))
-		}
-		if err != nil || !busy && len(doubts) == 0 || time.Since(start) >= emptyLimit || !sleep(r.background, pause) {
+		if !busy && len(doubts) == 0 || time.Since(start) >= emptyLimit || !sleep(r.background, pause) {
 			return
 		}
 	}
+}
+
+// forget has the node let go of rids, and returns those that it has not heard of because it is at work.
+func (r *Router) forget(be *backend, rids []string) (left []string, err error) {
+	for i, rid := range rids {
+		if done, err := be.Forget(r.background, rid); !done || err != nil {
+			return rids[i:], err
+		}
+	}
+	return nil, nil
 }
 
 func (r *Router) status(be *backend) (rid string, busy bool, err error) {

@@ -129,7 +129,7 @@ func newPlace(t *testing.T, change ...func(*setup)) *place {
 	ran := make(chan struct{})
 	go func() { // ended by stop, awaited at the end of the test
 		defer close(ran)
-		w.router.Run(ctx)
+		assert.NoError(t, w.router.Run(ctx))
 	}()
 	t.Cleanup(func() {
 		stop()

@@ -122,7 +122,7 @@ func newEdge(t *testing.T, change ...func(*setup)) *edge {
 	watched := make(chan struct{})
 	go func() { // ended by stopNodes, awaited at the end of the test
 		defer close(watched)
-		e.router.Run(nodesCtx)
+		assert.NoError(t, e.router.Run(nodesCtx))
 	}()
 	go func() { e.stopped <- e.server.Run(ctx, ln, e.forced) }() // ended by e.stop
 	t.Cleanup(func() {
