@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,7 +93,7 @@ func TestLostKVIsATimeout(t *testing.T) {
 			if fault == kvLost {
 				told = append(told, "rank 7 did not send the KV of "+p.RID+": write: this rank dies here")
 			}
-			assert.Equal(t, told, r.heard())
+			assert.Eventually(t, func() bool { return slices.Equal(told, r.heard()) }, 10*time.Second, time.Millisecond, "want %q", told)
 			r.idle()
 		})
 	}

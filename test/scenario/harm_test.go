@@ -199,10 +199,10 @@ func (h *harmer) stop(n *node) {
 }
 
 func (h *harmer) pause() time.Duration {
-	switch n := h.r.IntN(20); {
+	switch n := h.r.IntN(40); {
 	case n == 0:
 		return 7 * time.Second
-	case n < 4:
+	case n < 6:
 		return time.Second + time.Duration(h.r.IntN(1500))*time.Millisecond
 	}
 	return time.Duration(20+h.r.IntN(400)) * time.Millisecond
