@@ -30,8 +30,8 @@ var errSendLimit = fmt.Errorf("not over within %v", sendLimit)
 
 // Send writes the KV into a decode node and returns nil when all of it is there and the node knows that. It asks as a prefill node's
 // ranks would, as many as the node's hello wants, with either protocol, and comes again while the node says that it is busy, for 3 s. A
-// node that has let go of the rid, after a decode that failed say, does not take it again. ctx
-// should end with the request: a node that hangs reports nothing. Send may be called again, to another node or to the same.
+// node that has let go of the rid, after a decode that failed say, does not take it again; one that has all of it since an earlier Send is
+// left alone. ctx should end with the request: a node that hangs reports nothing. Send may be called again, to another node or to the same.
 //
 // An error is an *Error. What has arrived at the node is then unknown, and it has not been told done. When it also is nixl.ErrUncertain, the
 // write may go on; the KV is still good.
@@ -54,6 +54,9 @@ func (kv *KV) Send(ctx context.Context, to Target) error {
 	took := time.Since(began)
 	p.letGo(err)
 	kv.sending(Held)
+	if errors.Is(err, tilert.ErrRankDone) && !p.admitted() { // rank 0 itself, which is done last
+		return nil
+	}
 
 	var failed *Error
 	if err != nil {

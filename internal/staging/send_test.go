@@ -119,6 +119,19 @@ func TestNodeThatStaysBusy(t *testing.T) {
 	assert.Equal(t, []Reason{None, Busy, Timeout}, reasons(w))
 }
 
+// TestNodeThatHasItAlready: a node that was busy for somebody else when its decode was asked for, and that the request comes back to.
+func TestNodeThatHasItAlready(t *testing.T) {
+	w, p, kv := held(t, Options{})
+	n := startNode(t, nodeOptions{})
+	require.NoError(t, kv.Send(soon(t), n.target()))
+	n.took(t, rid(1), p, 100)
+	require.NoError(t, kv.Send(soon(t), n.target()))
+	assert.Len(t, n.asked(), tilert.DefaultSenders+1, "it was asked once more")
+	assert.Empty(t, n.complete)
+	assert.Equal(t, Held, kv.s.State())
+	assert.Equal(t, []Reason{None, None}, reasons(w), "one in and one out: nothing moved the second time")
+}
+
 // A node that has let go of the rid refuses it as long as somebody asks: no waiting helps.
 func TestNodeThatHasLetGoOfTheRid(t *testing.T) {
 	_, _, kv := held(t, Options{})

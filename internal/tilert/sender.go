@@ -71,6 +71,9 @@ type Sender struct {
 // ErrRefused is wrapped by every refusal that Send gives up on.
 var ErrRefused = errors.New("receiver refuses the transfer")
 
+// ErrRankDone is the refusal of a rank that has said done before: the receiver has its bytes.
+var ErrRankDone = errors.New(ReasonDuplicateRank)
+
 // RetryError is a refusal that another connection may overcome, after the pause.
 type RetryError struct {
 	Pause  time.Duration
@@ -150,6 +153,9 @@ func (s *Sender) judge(b []byte) (generation uint64, err error) {
 		return 0, fmt.Errorf("%w: its accept is for another request: %.200s", ErrRefused, b)
 	}
 	reason := a.reply.Reason
+	if reason == ReasonDuplicateRank {
+		return 0, fmt.Errorf("%w: %w, after %d attempts", ErrRefused, ErrRankDone, s.tries)
+	}
 	if (reason == ReasonBusy || reason == ReasonCancelling) && s.tries < s.Attempts {
 		pause := s.pause
 		s.pause *= 2
