@@ -44,7 +44,7 @@ bench: ## all benchmarks, with allocations
 bench-smoke: ## each benchmark once: they still run
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
 
-bench-router: build ## what the router costs: the same load directly and through it; ARGS for bench/
+bench-router: build ## what the router costs: the same load directly, through it and through others; ARGS for bench/
 	$(GO) run ./bench -router $(BIN) $(ARGS)
 
 bench-handoff: build ## how busy each handoff mode keeps a decode slot; ARGS for bench/handoff

@@ -118,9 +118,32 @@ func (b *bench) runSet(s set) (err error) {
 			return err
 		}
 	}
+	if err := b.warm(); err != nil {
+		return err
+	}
 	for _, p := range parts {
 		if err := p.run(); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return nil
+}
+
+// warm gives each target some requests that do not count: the first ones pay for pages, connections and room in the heap.
+func (b *bench) warm() error {
+	const clients, each = 16, 50
+	req := chat("", 1<<10, true, 1)
+	for _, t := range b.targets {
+		_, err := parallel(t, clients, func(c *client) error {
+			for range each {
+				if _, _, err := c.roundTrip(req); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
