@@ -31,6 +31,7 @@ func main() {
 	}()
 	if err := b.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
+		killAll()
 		os.Exit(1)
 	}
 }

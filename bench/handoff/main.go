@@ -5,9 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -36,7 +36,7 @@ func main() {
 	cases := flag.String("cases", "P=4D,P=D,D=4P", "proportions of prefill and decode time, of P=nD, P=D, D=nP")
 	modes := flag.String("modes", defaultModes, "modes of the router: NAME=FLAGS, with ; between them")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, s, *cases, *modes); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/handoff:", err)
@@ -57,10 +57,6 @@ func run(ctx context.Context, s settings, cases, modes string) error {
 	if err != nil {
 		return err
 	}
-	help, err := exec.Command(s.router, "serve", "--help").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s serve --help: %w", s.router, err)
-	}
 	tokens, kv, err := size(ctx, s)
 	if err != nil {
 		return err
@@ -73,10 +69,6 @@ func run(ctx context.Context, s settings, cases, modes string) error {
 		fmt.Println(c.title())
 		fmt.Println(header)
 		for _, m := range todo {
-			if f := m.unknown(string(help)); f != "" {
-				fmt.Printf("%-10s left out: the router has no %s\n", m.name, f)
-				continue
-			}
 			r, err := measure(ctx, s, c, tokens, kv, m)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", name, m.name, err)
@@ -104,14 +96,4 @@ func parseModes(s string) ([]mode, error) {
 		out = append(out, mode{strings.TrimSpace(name), strings.Fields(flags)})
 	}
 	return out, nil
-}
-
-// unknown returns the first of the mode's flags that is not in the router's help.
-func (m mode) unknown(help string) string {
-	for _, f := range m.flags {
-		if name, _, _ := strings.Cut(f, "="); strings.HasPrefix(f, "--") && !strings.Contains(help, name+" ") {
-			return name
-		}
-	}
-	return ""
 }
