@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime/debug"
 	"strconv"
+	"time"
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
@@ -55,6 +56,9 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	if !ok {
 		panic(fmt.Sprintf("BUG: a connection of type %T", ctx.Conn()))
 	}
+	// Without a deadline of our own fasthttp keeps a reply back for that to the next request, when the client has sent that already: it may wait
+	// for half an hour. There is none that this undoes, as a hang-up sets it within a request only.
+	_ = ctx.SetWriteDeadline(time.Time{})
 	if name, ok := forbidden(&ctx.Request.Header); ok {
 		s.fail(ctx, openai.Errorf(openai.TypeBadRequest, "the header %.40q holds bytes that HTTP forbids", name))
 		ctx.SetConnectionClose()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"runtime"
@@ -62,6 +63,21 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	c.send(request("POST", chatPath, length(streaming)) + streaming + request("GET", "/health", "A: b") + request("POST", chatPath, length(blocking)) + blocking)
 	c.reply().wantOK()
 	require.Contains(t, c.reply().body, `"status":"ok"`)
+	c.reply().wantOK()
+}
+
+// A client that sends its next request ahead has its reply when that is there.
+func TestReplyDoesNotWaitForTheNextOne(t *testing.T) {
+	e := newEdge(t)
+	g := newGate()
+	e.backends.prefillsWith(func(context.Context) bool { return true })
+	e.backends.prefillsWith(g.at)
+	c := e.dial()
+	one := request("POST", chatPath, fmt.Sprint("Content-Length: ", len(blocking))) + blocking
+	c.send(one + one)
+	c.reply().wantOK()
+	happens(t, "the second prefill", g.reached)
+	g.open()
 	c.reply().wantOK()
 }
 
