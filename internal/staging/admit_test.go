@@ -67,8 +67,9 @@ func TestWhoIsLetIn(t *testing.T) {
 		assert.Equal(t, detail, got.Detail)
 	}
 	noConsumer := func(q tilert.Request) { t.Helper(); refused(q, "cancelling", "no_consumer") }
+	forGood := func(q tilert.Request) { t.Helper(); refused(q, "no_consumer", "") }
 
-	noConsumer(ranks("a", 0, 10)) // no request has the slot
+	forGood(ranks("a", 0, 10)) // no request has the slot
 	kv := expect(t, s, "a")
 	refused(ranks("a", 0, 193), "seq_len exceeds max_seq_len", "")
 	refused(ranks("a", 2, 10), "rank 2 of 2 with 10 tokens", "")
@@ -93,7 +94,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	kv.Release()
 	w.free(t, s)
 	expect(t, s, "c")
-	noConsumer(ranks("a", 0, 10)) // its request is over
+	forGood(ranks("a", 0, 10))    // its request is over
 	noConsumer(ranks("b", 0, 10)) // prefill keeps the ids that it is told: a stranger
 	assert.True(t, ask(t, s, ranks("c", 0, 10)).reply.Accepted)
 }
@@ -150,7 +151,7 @@ func TestKVOfAnotherRequestIsDropped(t *testing.T) {
 			handshake(t, s, rid(1), 20)
 			require.NoError(t, <-got)
 			assert.Equal(t, 20, kv.SeqLen())
-			assert.Equal(t, "no_consumer", ask(t, s, ranks("stray", 1, 10)).reply.Detail)
+			assert.Equal(t, "no_consumer", ask(t, s, ranks("stray", 1, 10)).reply.Error)
 		})
 	}
 }
@@ -225,7 +226,7 @@ func TestReleaseUnderALiveWriter(t *testing.T) {
 		r := ask(t, s, ranks(rid(1), 0, 10))
 		kv.Release()
 		assert.Equal(t, Quarantined, s.State())
-		assert.Equal(t, "no_consumer", ask(t, s, ranks(rid(1), 1, 10)).reply.Detail)
+		assert.Equal(t, "no_consumer", ask(t, s, ranks(rid(1), 1, 10)).reply.Error)
 		r.done(t)
 		w.free(t, s)
 		assert.Same(t, before, s.end)

@@ -67,7 +67,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	go func() { ran <- a.Run(ctx) }()
 	s := a.Slots()[0]
 	r := ask(t, s, tilert.Request{RID: rid(1), SeqLen: 1})
-	assert.Equal(t, "no_consumer", r.reply.Detail)
+	assert.Equal(t, "no_consumer", r.reply.Error)
 	cancel()
 	require.NoError(t, <-ran)
 	_, err = net.Dial("tcp4", s.ln.Addr().String())

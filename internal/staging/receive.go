@@ -110,7 +110,11 @@ func (v *visit) Admit(q *tilert.Request) (tilert.Reply, *tilert.Writer) {
 	defer s.mu.Unlock()
 	reply := tilert.Reply{RID: q.RID, Rank: q.Rank, Protocol: tilert.Protocol2}
 	kv := s.kv
-	if kv == nil || s.end != v.end || !kv.wantsLocked(q.RID) {
+	if kv == nil || s.books.Buried(time.Now(), q.RID) { // for good: a sender that may come again does so for 3 s, and all KV behind it waits
+		reply.Reason = tilert.NoConsumer
+		return reply, nil
+	}
+	if s.end != v.end || !kv.wantsLocked(q.RID) {
 		reply.Reason, reply.Detail = tilert.ReasonCancelling, tilert.NoConsumer
 		return reply, nil
 	}

@@ -207,6 +207,9 @@ func (r *Receiver) Leave(w *Writer) {
 	}
 }
 
+// Buried says whether the rid was released and nobody has asked for it since.
+func (r *Receiver) Buried(now time.Time, rid string) bool { return now.Before(r.tomb[rid]) }
+
 // Expect announces that somebody waits for the rid. It is the only thing that lets a released rid in again early.
 func (r *Receiver) Expect(rid string) { delete(r.tomb, rid) }
 
