@@ -144,3 +144,10 @@ func TestPromptOverTheNodesWindowIsRefusedWithoutADecode(t *testing.T) {
 	require.Equal(t, 2, w.outcomes(Invalid, 400))
 	w.ask(`{"prompt":"x","prompt_length":1000}`).end().wantOK("Hello, world")
 }
+
+func TestPromptThatFitsAnotherNodeGoesThere(t *testing.T) {
+	w := newPlace(t, two, func(s *setup) { s.nodes[0].hello, s.nodes[1].hello = 1000, 2000 })
+	w.ask(`{"prompt":"x","prompt_length":1500}`).end().wantOK("Hello, world")
+	require.Empty(t, w.node.asked())
+	w.ask(`{"prompt":"x","prompt_length":2001}`).end().wantRefused(400, "context_length_exceeded")
+}

@@ -57,13 +57,18 @@ func (l *life) dispatch() (f *failure) {
 }
 
 // fits refuses a prompt that does not fit the node's window: its sender has not written the KV, and a decode would wait
-// for it in vain.
+// for it in vain. A node with a longer window may take it.
 func (l *life) fits() *failure {
 	hello := l.node.Hello()
 	if hello == nil || hello.MaxSeqLen <= 0 || l.prefilled.PromptTokens <= hello.MaxSeqLen {
 		return nil
 	}
-	return windowPassed(hello.MaxSeqLen, l.prefilled.PromptTokens)
+	_, longest := l.r.helloOfAll()
+	f := windowPassed(hello.MaxSeqLen, l.prefilled.PromptTokens)
+	if l.prefilled.PromptTokens <= longest {
+		f.retry = elsewhere
+	}
+	return f
 }
 
 func windowPassed(window, prompt int) *failure {
