@@ -35,10 +35,10 @@ func (a Address) String() string { return fmt.Sprintf("%s:%d:%d", a.Host, a.Ctrl
 // Capabilities are what a node's /capabilities page declares; all false when there is no such page, as on nodes
 // of protocol 1.
 type Capabilities struct {
-	Page      bool // there is such a page
-	Penalties bool
-	IgnoreEOS bool
-	LogProbs  bool
+	Page      bool `json:"page"` // there is such a page
+	Penalties bool `json:"penalties"`
+	IgnoreEOS bool `json:"ignore_eos"`
+	LogProbs  bool `json:"logprobs"`
 }
 
 // Decode is one TileRT decode node.

@@ -29,6 +29,7 @@ type health struct {
 	mu      sync.Mutex
 	up      bool
 	seen    bool // has answered at least once
+	told    bool // the first look is over, of which onChange is told whatever it found: a node may be down from the start
 	err     error
 	strikes int // failed requests since the last good one
 	late    int // probes in a row that timed out
@@ -126,7 +127,8 @@ func (h *health) look(ctx context.Context) bool {
 		return false
 	}
 	h.mu.Lock()
-	was := h.up
+	was, first := h.up, !h.told
+	h.told = true
 	if IsTimeout(err) {
 		h.late++
 	} else {
@@ -141,7 +143,7 @@ func (h *health) look(ctx context.Context) bool {
 	}
 	up := h.up
 	h.mu.Unlock()
-	if up != was {
+	if up != was || first {
 		h.onChange(up, err)
 	}
 	return up

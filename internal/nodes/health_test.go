@@ -67,6 +67,15 @@ func TestANodeThatAnswersIsUpAtOnce(t *testing.T) {
 	})
 }
 
+// A node that never answered is a line in the log, too: it may be a mistake in --decode.
+func TestANodeThatIsDownFromTheStartIsToldOnce(t *testing.T) {
+	watched(t, refusing, func(p *patient) {
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []bool{false}, p.told)
+	})
+}
+
 func TestANodeThatIsBackIsFoundWithinASecond(t *testing.T) {
 	watched(t, refusing, func(p *patient) {
 		time.Sleep(time.Hour)

@@ -92,6 +92,23 @@ func TestLogLineOfARequest(t *testing.T) { // promise 9
 	}
 }
 
+func TestANodeThatGoesIsAWarning(t *testing.T) {
+	w := newPlace(t)
+	w.router.backends[0].Failed(errors.New("gone"))
+	for _, entry := range w.logs.FilterMessage("decode node").All() {
+		fields := entry.ContextMap()
+		if fields["up"] == true {
+			require.Equal(t, zap.InfoLevel, entry.Level)
+			require.Contains(t, fields, "capabilities")
+			continue
+		}
+		require.Equal(t, zap.WarnLevel, entry.Level)
+		require.Equal(t, "gone", fields["error"])
+		return
+	}
+	t.Fatal("nobody is told of a node that went")
+}
+
 // A client that leaves, or asks for what cannot be, is no warning; what an operator must see is.
 func TestLevelOfTheLogLine(t *testing.T) {
 	w := newPlace(t)

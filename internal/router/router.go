@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 
 	"pd-router/internal/engine"
@@ -171,7 +172,7 @@ func (r *Router) prefillChanged(p *nodes.Prefill, _ bool, cause error) {
 		}
 	}
 	r.checkReady()
-	r.log.Info("prefill node", zap.Bool("up", up), zap.String("addr", p.Addr()), zap.Error(cause))
+	r.log.Log(levelOf(up), "prefill node", zap.Bool("up", up), zap.String("addr", p.Addr()), zap.Error(cause))
 }
 
 // decodeChanged applies what is known of a node to its slot.
@@ -191,7 +192,22 @@ func (r *Router) decodeChanged(be *backend, cause error) {
 		r.once.greeted.Do(func() { close(r.arena.greeted) })
 	}
 	r.checkReady()
-	r.log.Info("decode node", zap.String("node", be.slot.Name()), zap.Bool("up", up), zap.Any("capabilities", be.Capabilities()), zap.Error(cause))
+	told := []zap.Field{zap.String("node", be.slot.Name()), zap.Bool("up", up), zap.Error(cause)}
+	if up {
+		told = append(told, zap.Any("capabilities", be.Capabilities()))
+	}
+	if h := be.Hello(); up && h != nil {
+		told = append(told, zap.Int("protocol", int(h.Protocol)), zap.Int("max_seq_len", h.MaxSeqLen))
+	}
+	r.log.Log(levelOf(up), "decode node", told...)
+}
+
+// levelOf is how loud a change of a node is told.
+func levelOf(up bool) zapcore.Level {
+	if up {
+		return zap.InfoLevel
+	}
+	return zap.WarnLevel
 }
 
 // checkReady tells those who wait for Ready.
