@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 
 	"pd-router/internal/config"
@@ -57,6 +58,14 @@ func TestVersionIsOneStableLine(t *testing.T) {
 	}
 }
 
+func TestRevisionIsTheCommitOfTheBuild(t *testing.T) {
+	commit, clean, changed := debug.BuildSetting{Key: "vcs.revision", Value: "0123abc"}, debug.BuildSetting{Key: "vcs.modified", Value: "false"},
+		debug.BuildSetting{Key: "vcs.modified", Value: "true"}
+	assert.Equal(t, "0123abc", revisionIn([]debug.BuildSetting{commit, clean}))
+	assert.Equal(t, "0123abc+dirty", revisionIn([]debug.BuildSetting{commit, changed}))
+	assert.Empty(t, revisionIn(nil))
+}
+
 func TestHelpGoesToStdout(t *testing.T) {
 	code, stdout, stderr := program(nil, "--help")
 	assert.Equal(t, 0, code)
@@ -82,6 +91,7 @@ func TestBadUsage(t *testing.T) {
 		"a command misspelled":   {[]string{"serv", "--port", "1"}, `pd-router: "serv": neither a command nor`},
 		"a word after one value": {[]string{"--decode=a:1:2", "b:1:2"}, `pd-router: "b:1:2": neither a command nor`},
 		"a word too many":        {[]string{"version", "now"}, `pd-router: "now": neither a command nor`},
+		"a folder too few":       {[]string{"sim", "tokenizer"}, "pd-router: sim tokenizer: want one folder"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := program(never, tc.args...)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"runtime/debug"
@@ -93,7 +94,7 @@ func (p *parts) page(cfg config.Config) server.Page {
 }
 
 func metricsOptions(cfg config.Config, o metrics.Options) metrics.Options {
-	o.Version, o.ModelName = version, cfg.Model
+	o.Version, o.Revision, o.ModelName = version, revision(), cfg.Model
 	return o
 }
 
@@ -163,6 +164,9 @@ func loadTokenizer(cfg config.Config) (*token.Tokenizer, error) {
 		return nil, nil
 	}
 	tok, err := token.Load(cfg.ModelPath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &config.Error{Setting: "--model-path=" + cfg.ModelPath, Text: "no tokenizer.json in this folder"}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--model-path: %w", err)
 	}
@@ -208,7 +212,7 @@ func (p *parts) run(ctx context.Context, cfg config.Config, ln net.Listener, log
 		return errors.Join(err, ln.Close())
 	}
 	log.Info("listening", zap.String("addr", ln.Addr().String()), zap.String("version", version),
-		zap.String("prefill", cfg.VLLMURL), zap.Any("decode", cfg.Decode), zap.Duration("queue_timeout", cfg.QueueTimeout))
+		zap.String("prefill", cfg.VLLMURL), zap.Stringers("decode", cfg.Decode), zap.Duration("queue_timeout", cfg.QueueTimeout))
 
 	side, err := listenSide(cfg)
 	if err != nil {

@@ -9,6 +9,13 @@ import (
 	"pd-router/internal/config"
 )
 
+func TestAFolderWithoutATokenizerIsBadUsage(t *testing.T) {
+	_, err := loadTokenizer(config.Config{ModelPath: t.TempDir()})
+	var bad *config.Error
+	require.ErrorAs(t, err, &bad)
+	require.ErrorContains(t, err, "no tokenizer.json in this folder")
+}
+
 func TestThinkingFollowsTheRequestOverTheDeployment(t *testing.T) {
 	for _, tc := range []struct {
 		name, deployment, request string

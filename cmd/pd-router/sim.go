@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"pd-router/internal/config"
 	"pd-router/internal/sim"
 
 	"github.com/spf13/cobra"
@@ -53,9 +54,18 @@ func newSimDecodeCommand() *cobra.Command {
 	return cmd
 }
 
+// oneFolder is the argument of the tokenizer command.
+func oneFolder(_ *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	return &config.Error{Setting: "sim tokenizer", Text: "want one folder to write to, such as /tmp/model"}
+}
+
 func newSimTokenizerCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "tokenizer FOLDER", Short: "Write the simulated model's tokenizer as a folder for --model-path", Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return sim.WriteTokenizer(args[0]) },
+		Use: "tokenizer FOLDER", Short: "Write the simulated model's tokenizer as a folder for --model-path", Args: oneFolder,
+		Example: "  pd-router sim tokenizer /tmp/model",
+		RunE:    func(_ *cobra.Command, args []string) error { return sim.WriteTokenizer(args[0]) },
 	}
 }

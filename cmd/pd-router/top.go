@@ -46,7 +46,7 @@ In a terminal the view is drawn anew each second, and q ends it. Elsewhere (a pi
 		}
 		s, err := fetchTop(cmd.Context(), client, from)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w (--url says where the router is)", err)
 		}
 		_, err = io.WriteString(cmd.OutOrStdout(), strings.Join(topView(s, plainView), "\n")+"\n")
 		return err

@@ -76,7 +76,7 @@ func TestTopSaysWhyItShowsNothing(t *testing.T) {
 		code int
 		want string
 	}{
-		"nobody listens":        {nobody, exitFailure, "connection refused"},
+		"nobody listens":        {nobody, exitFailure, "connection refused (--url says where the router is)"},
 		"another program":       {other.URL, exitFailure, "answered 404: is it a pd-router?"},
 		"an answer of no sense": {notJSON.URL, exitFailure, "invalid character"},
 		"no URL":                {"127.0.0.1:23333", exitUsage, "--url=127.0.0.1:23333: want a URL such as http://127.0.0.1:23333"},

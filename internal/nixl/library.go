@@ -70,7 +70,7 @@ func Open(o Options) (*Library, error) {
 		}
 		tried = append(tried, fmt.Sprintf("%s (from %s): %v", c.path, c.from, err))
 	}
-	return nil, fmt.Errorf("nixl: %w; tried:\n\t%s", ErrNoLibrary, strings.Join(tried, "\n\t"))
+	return nil, fmt.Errorf("nixl: %w; %s=FILE names it; tried: %s", ErrNoLibrary, PathVariable, strings.Join(tried, "; "))
 }
 
 // Info tells what was loaded.
