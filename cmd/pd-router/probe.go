@@ -40,7 +40,7 @@ environment is sent to vLLM. A check may take as long as --connect-timeout, the 
 	asJSON := cmd.Flags().Bool("json", false, "Print the report as JSON, as docs/probe.md describes it.")
 	withNIXL := cmd.Flags().Bool("nixl", false, "Have NIXL on this host take each decode node as a peer, as the prefill node will. Of use on the prefill node's host.")
 	flags := config.Declare(cmd.Flags())
-	used := []string{"json", "nixl", "vllm-url", "decode", "connect-timeout", "config"}
+	used := []string{"json", "nixl", "vllm-url", "decode", "connect-timeout", "nixl-library", "config"}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = !slices.Contains(used, f.Name) })
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := flags.LoadNodes(os.LookupEnv)
@@ -58,7 +58,7 @@ func runProbe(cmd *cobra.Command, cfg config.Config, asJSON, withNIXL bool) erro
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s %s: no answer for %v\n", node, check, since.Round(time.Second))
 	}
 	if withNIXL {
-		var peers nixlPeers
+		peers := nixlPeers{library: cfg.NIXLLibrary}
 		defer peers.close()
 		o.Connect = peers.connect
 	}
@@ -99,6 +99,8 @@ func probeOptions(cfg config.Config) probe.Options {
 
 // nixlPeers connects to nodes from one agent, which is made for the first of them.
 type nixlPeers struct {
+	library string // of --nixl-library
+
 	once  sync.Once
 	agent *nixl.Agent
 	err   error
@@ -107,7 +109,7 @@ type nixlPeers struct {
 func (p *nixlPeers) connect(ctx context.Context, metadata []byte) error {
 	p.once.Do(func() {
 		var lib *nixl.Library
-		if lib, p.err = nixl.Open(nixl.Options{}); p.err == nil {
+		if lib, p.err = nixl.Open(nixl.Options{Path: p.library}); p.err == nil {
 			p.agent, p.err = lib.NewAgent(ctx, "probe")
 		}
 	})

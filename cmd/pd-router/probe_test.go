@@ -101,7 +101,7 @@ func TestProbeWithoutNodesIsBadUsage(t *testing.T) {
 
 func TestHelpOfProbeListsWhatItUses(t *testing.T) {
 	_, stdout, _ := program(nil, "probe", "--help")
-	for _, flag := range []string{"--json", "--nixl", "--vllm-url", "--decode", "--connect-timeout", "--config"} {
+	for _, flag := range []string{"--json", "--nixl", "--vllm-url", "--decode", "--connect-timeout", "--nixl-library", "--config"} {
 		assert.Contains(t, stdout, flag)
 	}
 	assert.NotContains(t, stdout, "--queue-timeout")
@@ -116,6 +116,9 @@ func TestProbeWithoutTheLibraryFailsThatCheckAlone(t *testing.T) {
 		assert.ErrorContains(t, peers.connect(t.Context(), nil), "none.so")
 	}
 	peers.close()
+	t.Setenv("PD_ROUTER_NIXL_LIBRARY", "")
+	asked := nixlPeers{library: t.TempDir() + "/other.so"}
+	assert.ErrorContains(t, asked.connect(t.Context(), nil), "other.so", "--nixl-library")
 }
 
 // built is a router in front of these nodes, with further flags.

@@ -142,7 +142,7 @@ func TestVLLMsWindowAgainstTheNodes(t *testing.T) {
 
 func TestLayoutsAreNamed(t *testing.T) {
 	for version, want := range map[int]string{10: "glm5 fp8_ds_mla", 50: "glm5 bf16", 252: "glm5_2 fp8_rocm", 111: "dsv32 fp8_ds_mla, tiled KI",
-		1010: "glm5 fp8_ds_mla, without draft layer", 9008: ""} {
+		1010: "glm5 fp8_ds_mla, without draft layer", 9008: "tiny, of simulated nodes", 9009: ""} {
 		assert.Equal(t, want, layoutName(version), version)
 	}
 }

@@ -10,7 +10,7 @@ import (
 func layoutName(version int) string { return layoutNames()[version] }
 
 var layoutNames = sync.OnceValue(func() map[int]string {
-	names := map[int]string{}
+	names := map[int]string{tilert.Tiny.Version: tilert.Tiny.Profile + ", of simulated nodes"}
 	for _, profile := range tilert.Profiles() {
 		for _, dtype := range []string{"fp8_ds_mla", "bf16", "fp8_rocm"} {
 			for _, o := range []tilert.LayoutOptions{{}, {TiledKI: true}, {NoMTP: true}, {NoMTP: true, TiledKI: true}} {
