@@ -124,8 +124,14 @@ func (n *demoNodes) play(ctx context.Context, model, wait string, out io.Writer)
 	select {
 	case <-p.router.Ready():
 		before := n.decode.Counters().BusySeconds
+		live := isTerminal(out)
 		report = demo.Run(ctx, "http://"+ln.Addr().String(), func(done, of int) {
-			fmt.Fprintf(out, "\r--queue-timeout %-4s  %2d of %d requests ended", wait, done, of)
+			if live {
+				fmt.Fprint(out, "\r")
+			} else if done < of {
+				return
+			}
+			fmt.Fprintf(out, "--queue-timeout %-4s  %2d of %d requests ended", wait, done, of)
 		})
 		report.Busy = time.Duration((n.decode.Counters().BusySeconds - before) * float64(time.Second))
 		fmt.Fprintln(out)

@@ -21,15 +21,22 @@ type screen struct {
 	saved *unix.Termios // of in, nil when in is no terminal
 }
 
+// isTerminal tells whether w is one: then what is written may go back to the beginning of a line.
+func isTerminal(w io.Writer) bool {
+	f, isFile := w.(*os.File)
+	if !isFile {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), getTermios)
+	return err == nil
+}
+
 // openScreen takes over the terminal that w is, with its keyboard. ok is false when it is none, or cannot be drawn in place.
 func openScreen(w io.Writer, keyboard *os.File) (s *screen, ok bool) {
-	out, isFile := w.(*os.File)
-	if !isFile || os.Getenv("TERM") == "dumb" {
+	if !isTerminal(w) || os.Getenv("TERM") == "dumb" {
 		return nil, false
 	}
-	if _, err := unix.IoctlGetTermios(int(out.Fd()), getTermios); err != nil {
-		return nil, false
-	}
+	out := w.(*os.File)
 	s = &screen{out: out, in: int(keyboard.Fd())}
 	if before, err := unix.IoctlGetTermios(s.in, getTermios); err == nil {
 		s.saved = before
