@@ -20,7 +20,7 @@ type Config struct {
 	// Look at all nodes before the first 200 on /health, as pd-router probe does, and again every few seconds until nothing fails or --startup-timeout is over.
 	Preflight bool
 
-	// Address that the router listens on.
+	// Address that the router listens on. 0.0.0.0 is all of the host, of IPv6 too.
 	Host string
 
 	// Port that the router listens on. 0 takes any free port, which the log names.
@@ -113,7 +113,7 @@ type Config struct {
 	// Share of requests, 0 to 1, whose KV is summed up when it comes and again when it goes. Costs a pass over its bytes each time.
 	KVVerify float64
 
-	// The library libnixl_capi.so or its folder. Unset: PD_ROUTER_NIXL_LIBRARY, then the nixl packages of Python, then where the system looks.
+	// The library libnixl_capi.so or its folder. Unset: the nixl packages of Python, then where the system looks.
 	NIXLLibrary string
 
 	// How long prefill and decode nodes may take to answer for the first time; then the router gives up with exit code 1.

@@ -43,6 +43,16 @@ JSON; its keys are the flags without dashes in front), else it has its default. 
   Kubernetes sets for a Service called pd-router, is ignored.
 * A value that cannot be used, an unknown flag and an unknown key in the file end the program with exit code 2 and one line that says what
   is wanted. Exit code 1 is a failure later on, 0 a regular end.
+
+A file for ` + "`pd-router --config router.yaml`" + `:
+
+` + "```yaml" + `
+vllm-url: http://10.0.0.1:8000
+decode: [10.0.0.2:5556:5557, 10.0.0.3:5556:5557]
+model-path: /models/GLM-5-FP8
+parser: glm47
+queue-timeout: 30m
+` + "```" + `
 `)
 	group := ""
 	for _, f := range fields {

@@ -33,7 +33,7 @@ var fields = []field{
 	{"Nodes", "preflight", "bool", "false", "Look at all nodes before the first 200 on /health, as pd-router probe does, and again every few seconds until nothing fails or --startup-timeout is over.", false,
 		onOff(func(c *Config) *bool { return &c.Preflight })},
 
-	{"Listener", "host", "address", "0.0.0.0", "Address that the router listens on.", false,
+	{"Listener", "host", "address", "0.0.0.0", "Address that the router listens on. 0.0.0.0 is all of the host, of IPv6 too.", false,
 		with(checkHost, func(c *Config) *string { return &c.Host })},
 	{"Listener", "port", "port", "23333", "Port that the router listens on. 0 takes any free port, which the log names.", false,
 		whole(0, 65535, func(c *Config) *int { return &c.Port })},
@@ -102,7 +102,7 @@ var fields = []field{
 		whole(0, 65535, func(c *Config) *int { return &c.KVArenaPort })},
 	{"KV handoff", "kv-verify", "number", "0", "Share of requests, 0 to 1, whose KV is summed up when it comes and again when it goes. Costs a pass over its bytes each time.", false,
 		with(parseShare, func(c *Config) *float64 { return &c.KVVerify })},
-	{"KV handoff", "nixl-library", "file", "", "The library libnixl_capi.so or its folder. Unset: PD_ROUTER_NIXL_LIBRARY, then the nixl packages of Python, then where the system looks.", false,
+	{"KV handoff", "nixl-library", "file", "", "The library libnixl_capi.so or its folder. Unset: the nixl packages of Python, then where the system looks.", false,
 		text(func(c *Config) *string { return &c.NIXLLibrary })},
 
 	{"Times", "startup-timeout", "duration", "3600", "How long prefill and decode nodes may take to answer for the first time; then the router gives up with exit code 1.", false,
