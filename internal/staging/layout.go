@@ -9,21 +9,11 @@ import (
 // LayoutOf returns the layout that a node's hello means by its version: what an arena in front of that node needs. Versions of models that
 // this program does not know are an error.
 func LayoutOf(h *tilert.Hello) (tilert.Layout, error) {
-	if h.LayoutVersion == tilert.Tiny.Version {
-		return tilert.Tiny, nil
+	l, _, ok := tilert.OfVersion(h.LayoutVersion)
+	if !ok {
+		return tilert.Layout{}, fmt.Errorf("staging: layout_version %d is of a model that this program does not know", h.LayoutVersion)
 	}
-	for _, profile := range tilert.Profiles() {
-		for _, dtype := range []string{"fp8_ds_mla", "bf16", "fp8_rocm"} {
-			for _, o := range []tilert.LayoutOptions{{}, {TiledKI: true}, {NoMTP: true}, {NoMTP: true, TiledKI: true}} {
-				o.DType = dtype
-				// An error is a profile without that variant.
-				if l, err := tilert.LayoutOf(profile, o); err == nil && l.Version == h.LayoutVersion {
-					return l, checkGeneration(l, h.Protocol)
-				}
-			}
-		}
-	}
-	return tilert.Layout{}, fmt.Errorf("staging: layout_version %d is of a model that this program does not know", h.LayoutVersion)
+	return l, checkGeneration(l, h.Protocol)
 }
 
 // checkGeneration refuses a node whose protocol means another cache by the same version: dsv32 has one layer more with protocol 1, and what
