@@ -27,6 +27,9 @@ var (
 	ErrUncertain = errors.New("outcome unknown")
 )
 
+// errNoC is every library's refusal in a program without C: no other library would do.
+var errNoC = fmt.Errorf("nixl: %w: this program was built without cgo (CGO_ENABLED=0) or not for Linux", ErrUnsupported)
+
 // Code is a status of the library (spec 1.2); below zero it is an error. Libraries before generation 3 know only -1 to -6
 // and say Backend for nearly everything.
 type Code int32

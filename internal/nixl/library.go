@@ -65,6 +65,9 @@ func Open(o Options) (*Library, error) {
 		if err == nil {
 			return &Library{drv: drv, info: info}, nil
 		}
+		if errors.Is(err, errNoC) {
+			return nil, err
+		}
 		if errors.Is(err, ErrUnsupported) {
 			return nil, fmt.Errorf("nixl: %w (from %s; %s=FILE chooses another)", err, c.from, PathVariable)
 		}
