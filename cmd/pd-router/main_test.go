@@ -91,6 +91,7 @@ func TestBadUsage(t *testing.T) {
 		"a command misspelled":   {[]string{"serv", "--port", "1"}, `pd-router: "serv": neither a command nor`},
 		"a word after one value": {[]string{"--decode=a:1:2", "b:1:2"}, `pd-router: "b:1:2": neither a command nor`},
 		"a word too many":        {[]string{"version", "now"}, `pd-router: "now": neither a command nor`},
+		"of a simulated node":    {[]string{"sim", "decoder"}, `pd-router: "decoder": neither a command nor`},
 		"a folder too few":       {[]string{"sim", "tokenizer"}, "pd-router: sim tokenizer: want one folder"},
 	} {
 		t.Run(name, func(t *testing.T) {

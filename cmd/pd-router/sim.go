@@ -11,7 +11,10 @@ import (
 
 // newSimCommand holds the simulated nodes, for trying the router out and for tests without cards.
 func newSimCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "sim", Short: "Simulate a node that the router works with"}
+	cmd := &cobra.Command{
+		Use: "sim", Short: "Simulate a node that the router works with", Args: noWords,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // without one cobra takes any word for a wish for help
+	}
 	cmd.AddCommand(newSimPrefillCommand(), newSimDecodeCommand(), newSimTokenizerCommand())
 	return cmd
 }
