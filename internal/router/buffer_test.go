@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -157,4 +158,16 @@ func TestKVThatWasCompleteOutlivesItsPrefillNode(t *testing.T) {
 	c.end().wantOK("Hello world")
 	require.Len(t, w.prefill.came(), 1)
 	w.prefill.start()
+}
+
+// The news that a node went down may come when it is back already, as another process.
+func TestNewsOfANodeThatIsBackAlready(t *testing.T) {
+	w := newPlace(t)
+	from, epoch := w.router.sender.Load(), w.router.backends[0].epoch.Load()
+	w.router.prefillChanged(w.router.prefill, false, errors.New("refused"))
+	w.router.decodeChanged(w.router.backends[0], false, errors.New("refused"))
+	require.ErrorIs(t, context.Cause(from.ctx), errPrefillGone)
+	require.NoError(t, w.router.sender.Load().ctx.Err())
+	require.Equal(t, epoch+1, w.router.backends[0].epoch.Load())
+	w.ask(blocking).end().wantOK("Hello, world")
 }

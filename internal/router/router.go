@@ -104,7 +104,7 @@ func New(o Options, b Backends, gate *openai.Gate, tok *token.Tokenizer, m *metr
 	}
 	for _, a := range b.Decode {
 		be := &backend{}
-		if be.Decode, err = nodes.NewDecode(a, b.Connect, func(_ *nodes.Decode, _ bool, cause error) { r.decodeChanged(be, cause) }); err != nil {
+		if be.Decode, err = nodes.NewDecode(a, b.Connect, func(_ *nodes.Decode, up bool, cause error) { r.decodeChanged(be, up, cause) }); err != nil {
 			return nil, fmt.Errorf("--decode: %w", err)
 		}
 		be.slot, be.meter = r.queue.Add(a.String(), 0), m.Node(a.String())
@@ -158,8 +158,9 @@ func (r *Router) Drain() {
 	r.queue.Drain()
 }
 
-// prefillChanged stops grants while the prefill node cannot be reached: a request that waits for it holds no slot.
-func (r *Router) prefillChanged(p *nodes.Prefill, _ bool, cause error) {
+// prefillChanged stops grants while the prefill node cannot be reached: a request that waits for it holds no slot. was is what has
+// happened; the node may be another process by now, and what the one before had not sent does not come.
+func (r *Router) prefillChanged(p *nodes.Prefill, was bool, cause error) {
 	r.prefillMu.Lock()
 	defer r.prefillMu.Unlock()
 	up := p.Up()
@@ -167,25 +168,27 @@ func (r *Router) prefillChanged(p *nodes.Prefill, _ bool, cause error) {
 		r.line.Resume()
 	} else {
 		r.line.Pause()
-		if !nodes.IsTimeout(cause) { // it may only be late
-			r.sender.Swap(newSender()).end(errPrefillGone)
-		}
+	}
+	if !was && !nodes.IsTimeout(cause) { // else it may only be late
+		r.sender.Swap(newSender()).end(errPrefillGone)
 	}
 	r.checkReady()
 	r.log.Log(levelOf(up), "prefill node", zap.Bool("up", up), zap.String("addr", p.Addr()), zap.Error(cause))
 }
 
-// decodeChanged applies what is known of a node to its slot.
-func (r *Router) decodeChanged(be *backend, cause error) {
+// decodeChanged applies what is known of a node to its slot. was is what has happened; the node may be back by now, and empty.
+func (r *Router) decodeChanged(be *backend, was bool, cause error) {
 	be.mu.Lock()
 	defer be.mu.Unlock()
 	be.slot.SetTraits(be.traitsLocked())
 	up := be.Up()
 	be.heard(up)
+	if !was {
+		be.epoch.Add(1)
+	}
 	if up {
 		be.slot.Up()
 	} else {
-		be.epoch.Add(1)
 		be.slot.Down()
 	}
 	if r.arena != nil && be.Hello() != nil {
