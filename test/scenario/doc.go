@@ -1,5 +1,6 @@
 // Package scenario runs the built program against simulated nodes, all as processes of their own, and does to them what operators fear:
-// ten thousand waiters, KV by the real NIXL library between nodes that come and go (TestChaos), a thousand clients that leave at once, nodes that are killed, nodes that lie, signals under load.
+// ten thousand waiters, a thousand clients that leave at once, nodes that are killed, nodes that lie, signals under load, and all of it
+// together while KV moves by the real NIXL library (TestChaos).
 //
 // It has tests only. TestMain builds the program once, with the race detector when the tests have it. A scenario gets a world: a router
 // with its nodes, and a count of what was sent. Its end is the same for all, the final check of final_test.go: whatever was done, nothing
