@@ -157,18 +157,26 @@ func (c *chaos) draw(i int, r *rand.Rand) (name string, a *ask) {
 	return kind.name, a
 }
 
-// serveAgain has each node serve once all harm is over, with a reply for each request: those that go wrong by their node's own fault come again.
+// serveAgain has each node serve once all harm is over, as many requests at once as there are nodes. Nodes go on doing wrong by themselves.
 func (c *chaos) serveAgain() {
 	c.t.Helper()
-	for n, node := range c.decode {
-		served := func() bool { return node.counters()["Tokens"] > 0 }
-		for i := 0; !served() || i < 4; i++ {
-			if i == 100 {
-				c.t.Fatalf("%s serves no more", node.name)
-			}
-			a, cl := say(1000*(n+1)+i, coin(c.r), "and one more"), c.dial()
-			cl.send(a)
-			c.judgeReply("afterwards", a, cl.readReply(a), 0)
+	before := make([]float64, len(c.decode))
+	for i, n := range c.decode {
+		before[i] = n.counters()["Tokens"]
+	}
+	waits := func(i int) bool { return c.decode[i].counters()["Tokens"] == before[i] }
+	for round := 0; waits(0) || waits(1); round++ {
+		if round == 50 {
+			c.t.Fatalf("some node serves no more: %v tokens before", before)
+		}
+		var asks []*ask
+		var clients []*client
+		for i := range c.decode {
+			asks, clients = append(asks, say(10*round+i, coin(c.r), "and one more, which takes a moment")), append(clients, c.dial())
+			clients[i].send(asks[i])
+		}
+		for i, cl := range clients {
+			c.judgeReply("afterwards", asks[i], cl.readReply(asks[i]), 0)
 		}
 	}
 	for _, n := range c.decode {
