@@ -87,7 +87,7 @@ func newChaos(t *testing.T, seed uint64, flags []string, steps []step) *chaos {
 		}
 	})
 	c := &chaos{faultRun: &faultRun{world: w, seeds: rand.New(rand.NewPCG(seed, 1)), good: map[string]int{}, bad: map[string]int{}}}
-	c.harmer = &harmer{in: w, gap: min(20, float64(*chaosRequests)/15), of: steps, r: rand.New(rand.NewPCG(seed, 2)), done: tally{}}
+	c.harmer = &harmer{in: w, gap: min(20, float64(*chaosRequests)/10), of: steps, r: rand.New(rand.NewPCG(seed, 2)), done: tally{}}
 	c.harmer.want = func(s step) { c.wanted.Store(int32(s)) }
 	return c
 }
