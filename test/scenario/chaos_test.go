@@ -14,7 +14,7 @@ import (
 
 // The long form of TestChaos, and one that has failed: `make test-chaos`.
 var (
-	chaosRequests = flag.Int("chaos", 100, "requests of TestChaos for each way to hand over KV")
+	chaosRequests = flag.Int("chaos", 60, "requests of TestChaos for each way to hand over KV")
 	chaosSeed     = flag.Uint64("chaos-seed", 0, "seed of TestChaos: which faults are drawn, and what clients ask; 0 draws one")
 )
 

@@ -76,6 +76,13 @@ func (f *told) line(s string) {
 	}
 }
 
+// all are copies of what was told: the node goes on.
+func (f *told) all() (kinds map[string]int, of, wrong map[string]string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.kinds), maps.Clone(f.of), maps.Clone(f.wrong)
+}
+
 // stepOf is the step that a node's own fault of some kind meets.
 func stepOf(kind string, prefill bool) step {
 	switch {
@@ -97,16 +104,19 @@ func (c *chaos) report() {
 		c.done.addN("client leaves", at, int(m.sum("pd_router_client_gone_total", `phase="`+phase+`"`)))
 	}
 	for _, n := range c.nodes() {
-		for kind, count := range n.faults.kinds {
+		kinds, _, _ := n.faults.all()
+		for kind, count := range kinds {
 			role := strings.Fields(n.name)[0]
 			c.done.addN(role+" node: "+kind, stepOf(kind, n == c.prefill), count)
 		}
 	}
 	wrong := 0
+	_, sent, _ := c.prefill.faults.all()
 	for _, n := range c.decode {
-		for rid, why := range n.faults.wrong {
+		_, _, found := n.faults.all()
+		for rid, why := range found {
 			wrong++
-			if kind := c.prefill.faults.of[rid]; !slices.Contains(damage, kind) {
+			if kind := sent[rid]; !slices.Contains(damage, kind) {
 				c.t.Errorf("WRONG KV was to be decoded: request %s (fault %q) at %s: %s", rid, kind, n.name, why)
 			}
 		}
