@@ -51,8 +51,7 @@ bench-handoff: build ## how busy each handoff mode keeps a decode slot; ARGS for
 	PD_ROUTER_NIXL_LIBRARY=$$(test/nixl-deps.sh) $(GO) run ./bench/handoff -router $(BIN) $(ARGS)
 
 bench-nixl: ## what the NIXL binding costs against C (fetches the library once); ARGS for bench/nixl/
-	test/nixl-deps.sh
-	$(GO) run ./bench/nixl $(ARGS)
+	PD_ROUTER_NIXL_LIBRARY=$$(test/nixl-deps.sh) $(GO) run ./bench/nixl $(ARGS)
 
 fuzz: ## each fuzz target for FUZZTIME (60s)
 	test/fuzz.sh $(FUZZTIME)
