@@ -87,6 +87,7 @@ func TestBadUsage(t *testing.T) {
 		"of serve":               {[]string{"serve", "--no-such-flag"}, "pd-router: --no-such-flag: no such flag"},
 		"of version":             {[]string{"version", "--port"}, "pd-router: --port: no such flag"},
 		"a bad value":            {[]string{"--vllm-url=http://p", "--decode=a:1:2", "--parser=none", "--queue-timeout", "soon"}, "pd-router: --queue-timeout=soon: want seconds"},
+		"an arena with direct":   {[]string{"--vllm-url=http://p", "--decode=a:1:2", "--parser=none", "--kv-verify=1"}, "pd-router: --kv-verify: is for --kv-handoff staged"},
 		"no value after a flag":  {[]string{"--decode", "--port", "1"}, "pd-router: --decode: its value is missing"},
 		"a command misspelled":   {[]string{"serv", "--port", "1"}, `pd-router: "serv": neither a command nor`},
 		"a word after one value": {[]string{"--decode=a:1:2", "b:1:2"}, `pd-router: "b:1:2": neither a command nor`},

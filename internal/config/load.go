@@ -91,10 +91,32 @@ func (c *Config) check() error {
 		return &Error{Setting: "--prefill-ahead", Text: "is for --kv-handoff direct: staged prefills as many ahead as --kv-arena-slots says"}
 	case c.Staged() && c.QueueTimeout == 0:
 		return &Error{Setting: "--queue-timeout 0", Text: "does not go with --kv-handoff staged, where requests wait with their KV ready"}
+	case !c.Staged() && c.ofTheArena() != "":
+		return &Error{Setting: c.ofTheArena(), Text: "is for --kv-handoff staged: with direct the router holds no KV"}
 	case c.Pprof && c.MetricsAddr == "":
 		return &Error{Setting: "--pprof", Text: "wants --metrics-addr, as profiles are never served on the port of the API"}
 	}
 	return nil
+}
+
+// ofTheArena is the first setting that says something about an arena, which only a staged router has; "" when none does. The number
+// of its slots does not count, as it has a default other than nothing.
+func (c *Config) ofTheArena() string {
+	switch {
+	case c.KVArenaBytes != 0:
+		return "--kv-arena-bytes"
+	case len(c.KVArenaSizes) > 0:
+		return "--kv-arena-sizes"
+	case c.KVArenaHugepages:
+		return "--kv-arena-hugepages"
+	case c.KVArenaHost != "":
+		return "--kv-arena-host"
+	case c.KVArenaPort != 0:
+		return "--kv-arena-port"
+	case c.KVVerify != 0:
+		return "--kv-verify"
+	}
+	return ""
 }
 
 var errSingle = errors.New("want one value, not a list or a table")

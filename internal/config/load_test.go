@@ -92,6 +92,13 @@ func TestLauncherCommandLines(t *testing.T) {
 			}},
 		{"switches with and without a value", plus("--force-include-usage", "--reasoning-alias=false"),
 			func(c *Config) { c.ForceIncludeUsage = true }},
+		{"a staged router with all that is said of its arena", plus("--kv-handoff", "staged", "--kv-arena-bytes", "1GiB", "--kv-arena-sizes", "2x4096",
+			"--kv-arena-hugepages", "--kv-arena-host", "10.0.0.9", "--kv-arena-port", "6000", "--kv-verify", "0.5"),
+			func(c *Config) {
+				c.KVHandoff, c.KVArenaBytes, c.KVArenaSizes, c.KVArenaHugepages = "staged", 1<<30, []ArenaSize{{2, 4096}}, true
+				c.KVArenaHost, c.KVArenaPort, c.KVVerify = "10.0.0.9", 6000, 0.5
+			}},
+		{"what is said of an arena as if it were not said", plus("--kv-arena-hugepages=false", "--kv-arena-port=0", "--kv-verify=0"), func(*Config) {}},
 		{"template settings", plus("--chat-template", "--x", "--default-chat-template-kwargs", ` {"enable_thinking": false} `),
 			func(c *Config) {
 				c.ChatTemplate, c.DefaultChatTemplateKwargs = "--x", json.RawMessage(`{"enable_thinking": false}`)
@@ -182,6 +189,7 @@ func TestErrorsNameSettingValueAndWish(t *testing.T) {
 		seconds = "want seconds (30, 0.5) or a duration such as 1m30s, from 0 to 100 years"
 		node    = "want host:ctrl_port:http_port such as 10.0.0.2:5556:5557, ports from 1 to 65535 and different"
 		address = "want http://host:port or https://host:port, a path is allowed, nothing behind it and no user name"
+		arena   = ": is for --kv-handoff staged: with direct the router holds no KV"
 	)
 	for _, tc := range []struct {
 		name string
@@ -214,6 +222,14 @@ func TestErrorsNameSettingValueAndWish(t *testing.T) {
 		{"a password in the URL is not repeated", []string{"--vllm-url=http://me:secret@p:1"}, "--vllm-url=http://***@p:1: " + address},
 		{"a switch that is neither on nor off", plus("--reasoning-alias=maybe"), "--reasoning-alias=maybe: want true or false"},
 		{"a size in another unit", plus("--max-body", "64MB"), "--max-body=64MB: want a whole number of bytes, KiB, MiB or GiB such as 64MiB, 1 or more"},
+		{"memory of an arena that is not there", plus("--kv-arena-bytes=1GiB"), "--kv-arena-bytes" + arena},
+		{"slots of an arena that is not there", plus("--kv-arena-sizes=2x4096"), "--kv-arena-sizes" + arena},
+		{"huge pages of an arena that is not there", plus("--kv-arena-hugepages"), "--kv-arena-hugepages" + arena},
+		{"an address of an arena that is not there", plus("--kv-arena-host=10.0.0.9"), "--kv-arena-host" + arena},
+		{"a port of an arena that is not there", plus("--kv-arena-port=6000"), "--kv-arena-port" + arena},
+		{"sums over an arena that is not there", plus("--kv-verify=0.5"), "--kv-verify" + arena},
+		{"prefill ahead of an arena", plus("--kv-handoff=staged", "--prefill-ahead"), "--prefill-ahead: is for --kv-handoff direct: staged prefills as many ahead as --kv-arena-slots says"},
+		{"an arena that nobody may wait in", plus("--kv-handoff=staged", "--queue-timeout=0"), "--queue-timeout 0: does not go with --kv-handoff staged, where requests wait with their KV ready"},
 		{"profiles without a listener for them", plus("--pprof"), "--pprof: wants --metrics-addr, as profiles are never served on the port of the API"},
 		{"bodies that could never wait", plus("--max-body=2GiB", "--queue-max-bytes=1GiB"), "--max-body: is more than --queue-max-bytes: such a request could never wait; want at most that"},
 		{"template arguments that are no object", plus("--default-chat-template-kwargs", "[1]"), `--default-chat-template-kwargs=[1]: want a JSON object such as {"enable_thinking":false}`},
