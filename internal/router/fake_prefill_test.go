@@ -57,11 +57,7 @@ func (p *fakePrefill) serve(w http.ResponseWriter, r *http.Request) {
 		p.state.Lock()
 		p.pages++
 		p.state.Unlock()
-		if p.window > 0 {
-			fmt.Fprintf(w, `{"object":"list","data":[{"id":"m","max_model_len":%d}]}`, p.window)
-		} else {
-			fmt.Fprint(w, `{"object":"list","data":[{"id":"m"}]}`)
-		}
+		fmt.Fprint(w, p.models())
 	case "/v1/chat/completions", "/v1/completions":
 		p.work(w, r, p.complete)
 	case "/tokenize":
@@ -94,6 +90,14 @@ func (p *fakePrefill) complete(x *exchange) {
 		script = (*fakePrefill).good
 	}
 	script(p, x)
+}
+
+// models is the model list. Nobody who read it and wrote it again would write it so.
+func (p *fakePrefill) models() string {
+	if p.window == 0 {
+		return `{"object":"list","data":[{"id":"m"}]}`
+	}
+	return fmt.Sprintf(`{"object": "list","data":[{"id":"m", "parent":null,"root":"/\u006d","new_in_vllm":1.0,"max_model_len":%d}]}`+"\n", p.window)
 }
 
 // good prefills the prompt: its KV goes to the node, its first token back. The prompt has as many tokens as the

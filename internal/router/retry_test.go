@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -311,6 +312,25 @@ func TestStreamThatFallsSilentIsBrokenOff(t *testing.T) {
 	a := w.ask(streaming).end().wantBroken("Hello", "decode_stream_failed")
 	require.Contains(t, a.message, "--stream-idle-timeout")
 	await(t, "the cancel", func() bool { return len(w.node.cancelled()) == 1 })
+}
+
+// A reply may take longer than every time-out, as long as the node is never silent for so long.
+func TestLongStreamIsNotCut(t *testing.T) {
+	const bound, lines = 200 * time.Millisecond, 60
+	w := newPlace(t, func(s *setup) {
+		s.QueueTimeout, s.PrefillTimeout, s.KVTimeout, s.StreamIdleTimeout = bound, bound, bound, bound
+	})
+	slowly := func(d *decode) bool {
+		for range lines {
+			time.Sleep(bound / 8) // all together a second more than the bound, which is how exactly it is kept
+			line(comma)(d)
+		}
+		return true
+	}
+	w.node.script(streams(begins, slowly, done("stop")))
+	c := w.ask(streaming)
+	c.end().wantOK(strings.Repeat(",", lines))
+	require.Greater(t, c.took, time.Second+bound)
 }
 
 // A node that fails everything at once would take the whole line, as it is always free (the black hole).

@@ -3,6 +3,8 @@ package router
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -70,4 +72,17 @@ func TestClientThatLeavesWhileItIsTold(t *testing.T) {
 	w.inLine(0)
 	release()
 	first.end().wantOK("Hello, world")
+}
+
+// What balancers take for a silent connection is none.
+func TestClientIsToldItsPlaceAllTheTime(t *testing.T) { // in fake time
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := still(t, Options{QueueTimeout: time.Minute})
+		r.gate.HasTokenizer = true
+		var told strings.Builder
+		p := r.Serve(t.Context(), Call{Body: []byte(streaming), Start: time.Now(), TellPlace: true})
+		_, err := p.WriteTo(&told)
+		require.Error(t, err)
+		require.InDelta(t, time.Minute/tellEvery, strings.Count(told.String(), ": waiting, 0 before\n\n"), 1)
+	})
 }

@@ -3,6 +3,8 @@ package router
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,6 +138,27 @@ func TestWaitForADownNodeSaysWhatIsMissing(t *testing.T) {
 	require.Contains(t, a.message, "no decode node (--decode) answers")
 	require.Equal(t, 1, a.reply.RetryAfter)
 	require.Equal(t, 1, w.outcomes(QueueTimeout, 503))
+}
+
+// As many requests are in work at once as there are slots, however many these are.
+func TestAllOfManySlotsWorkAtOnce(t *testing.T) {
+	const many = 90 // half of them blocking, half streaming
+	w := newPlace(t, func(s *setup) { s.nodes = slices.Repeat(s.nodes, many) })
+	together := newGate()
+	var atWork sync.WaitGroup
+	atWork.Add(many)
+	for _, n := range w.nodes {
+		n.script(streams(begins, line(hello), func(*decode) bool { atWork.Done(); return true }, stays(together), done("stop")))
+	}
+	var clients []*client
+	for i := range many {
+		clients = append(clients, w.ask(kinds[i%2].body))
+	}
+	waitFor(t, "all nodes are at work", &atWork)
+	together.open()
+	for _, c := range clients {
+		c.end().wantOK("Hello")
+	}
 }
 
 // still is a router whose nodes are never looked at: nothing in it touches the network, so it can live in a bubble
