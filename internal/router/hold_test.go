@@ -2,6 +2,7 @@ package router
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -28,4 +29,15 @@ func TestAWithheldRouterServesAndIsNotReady(t *testing.T) {
 	health, ok = w.router.Health()
 	require.True(t, ok)
 	require.Empty(t, health.Missing)
+}
+
+// What withholds a router names nodes, and is no reason why a client got no slot.
+func TestClientIsNotToldWhatWithholdsTheRouter(t *testing.T) {
+	w := newPlace(t, func(s *setup) { s.QueueTimeout = 50 * time.Millisecond })
+	first, g := w.occupy()
+	w.router.Withhold("10.0.0.7:5556 control: no hello")
+	a := w.ask(blocking).end().wantRefused(429, "queue_timeout")
+	require.NotContains(t, a.text(), "10.0.0.7")
+	g.open()
+	first.end().wantOK("Hello")
 }

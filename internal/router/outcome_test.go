@@ -156,3 +156,25 @@ func TestTimingsInMilliseconds(t *testing.T) {
 		require.Equal(t, want, string(l.timing([]byte(node))), node)
 	}
 }
+
+// Where nodes are is for the log. Clients are told what went wrong without it.
+func TestNoAddressReachesClients(t *testing.T) {
+	bound := func(s *setup) { s.QueueTimeout, s.KVTimeout = 50*time.Millisecond, 50*time.Millisecond }
+	for name, spoil := range map[string]func(w *place){
+		"prefill is down":            func(w *place) { w.prefill.die() },
+		"prefill breaks":             func(w *place) { w.prefill.script(breaks, breaks, breaks, breaks, breaks, breaks) },
+		"prefill makes no sense":     func(w *place) { w.prefill.script(refuses(200, "{")) },
+		"the node is down":           func(w *place) { w.node.die() },
+		"the node breaks":            func(w *place) { w.node.plays(hangsUp) },
+		"the node says nothing":      func(w *place) { w.node.script(streams(waitsForKV(newGate()))) },
+		"the node breaks in between": func(w *place) { w.node.script(streams(begins, line(hello), cuts)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newPlace(t, bound)
+			spoil(w)
+			a := w.ask(streaming).end()
+			require.NotEmpty(t, a.kind, a.text())
+			require.NotContains(t, a.text(), "127.0.0.1")
+		})
+	}
+}

@@ -9,8 +9,17 @@ import (
 	"pd-router/internal/queue"
 )
 
-// Missing lists, for people, what keeps the router from serving now; empty when nothing does.
+// Missing lists, for operators, what keeps the router from serving or from being ready now; empty when nothing does. It may name nodes.
 func (r *Router) Missing() []string {
+	out := r.cannotServe()
+	if why := r.withheld.Load(); why != nil {
+		out = append(out, *why)
+	}
+	return out
+}
+
+// cannotServe lists what keeps the router from serving, in words that clients may read.
+func (r *Router) cannotServe() []string {
 	var out []string
 	if !r.prefill.Up() {
 		out = append(out, "the prefill node (--vllm-url) does not answer")
@@ -26,9 +35,6 @@ func (r *Router) Missing() []string {
 	}
 	if why := r.arena.missing(); why != "" {
 		out = append(out, why)
-	}
-	if why := r.withheld.Load(); why != nil {
-		out = append(out, *why)
 	}
 	return out
 }

@@ -118,7 +118,7 @@ func refuseFull(format string, limit int64) *failure {
 
 // expired tells a client why it got no slot, and what the wait was.
 func (l *life) expired() *failure {
-	missing := l.r.Missing()
+	missing := l.r.cannotServe()
 	var e *openai.Error
 	switch {
 	case len(missing) > 0:

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -42,6 +43,47 @@ func TestEmptyConnectionsLeaveNothingBehind(t *testing.T) {
 	}
 	await(t, "the descriptors are back", func() bool { return descriptors(t) <= open+2 }) // connections to the nodes come and go
 	require.Equal(t, 1., e.metric("pd_router_requests_total"))
+}
+
+// live is the memory in use, without what the test itself keeps of requests.
+func (e *edge) live() int {
+	e.Helper()
+	e.forget()
+	await(e.T, "nobody is connected", func() bool { return e.server.Connections() == 0 })
+	var m runtime.MemStats
+	for range 3 { // pools are emptied by the second
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// A router runs for months: a request, however it ends, may leave nothing in memory.
+func TestRequestsLeaveNoMemoryBehind(t *testing.T) {
+	const each, may = 300, 100 // requests of each kind, bytes
+	e := newEdge(t)
+	some := func(n int) {
+		for range n {
+			c := e.dial()
+			c.post(chatPath, blocking).reply().wantOK()
+			c.post(chatPath, streaming).reply().wantOK()
+			c.post(chatPath, "{").reply().wantError(400, "invalid_json")
+			e.backends.decodesWith(func(s *tokens) { s.line(201); s.cut() })
+			c.post(chatPath, streaming).reply()
+			g := newGate()
+			e.backends.prefillsWith(g.at)
+			c = e.dial().post(chatPath, blocking)
+			happens(t, "prefill", g.reached)
+			_ = c.Close()
+			await(t, "its end", func() bool { return e.backends.busy() == 0 })
+		}
+	}
+	some(each / 2) // all that is kept for the next request is there
+	before := e.live()
+	some(each)
+	grown := e.live() - before
+	t.Logf("%d bytes for each of %d requests", grown/(5*each), 5*each)
+	require.Less(t, grown, 5*each*may)
 }
 
 // What a client says to the model, and its keys, are in no log line at any level, whatever goes wrong.

@@ -117,6 +117,15 @@ func TestStatusPageIsServedClosed(t *testing.T) {
 	s.body(resp)
 }
 
+func TestHealthIsBadUntilTheNodesHaveAnswered(t *testing.T) {
+	s := newStatusRig(t, onLoopback(t))
+	resp := s.do("GET", "/health")
+	page := s.body(resp)
+	assert.Equal(t, 503, resp.StatusCode)
+	assert.Contains(t, page, `"status":"starting"`)
+	assert.Contains(t, page, `"missing":["the prefill node (--vllm-url) does not answer","no decode node (--decode) answers, of 1"]`)
+}
+
 func TestQueueIsTheSnapshot(t *testing.T) {
 	s := newStatusRig(t, onLoopback(t))
 	resp := s.do("GET", "/queue")
