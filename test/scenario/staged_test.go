@@ -168,8 +168,8 @@ func nodeLetsGo(t *testing.T) {
 
 // prefillNodeComesAgain kills the prefill node while KV comes. Its rooms are given out again when nothing can come to them any more.
 func prefillNodeComesAgain(t *testing.T) {
-	w := staged(t, slowly, "--kv-arena-slots 2", setup{prefill: words("--transfer-gbps 0.0005")}) // 5 KB a token, so 10 ms a token
-	c := w.crowd(5)
+	w := staged(t, slowly, "--kv-arena-slots 2", setup{prefill: words("--transfer-gbps 0.0001")}) // 5 KB a token, so 50 ms a token
+	c := w.crowd(2)
 	until(t, "KV is under way", func() bool { return w.rooms("receiving") > 0 })
 	w.prefill.proc.kill()
 	w.router.up(w.prefill, false)
