@@ -12,11 +12,11 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/units"
 )
 
-// Units that the library has no name for.
+// Units that the library has no name for. Grafana puts a space of its own before a suffix.
 const (
-	tokensPerSecond = "suffix: tok/s"
-	requestsPerHour = "suffix: req/h"
-	slotCount       = "suffix: slots"
+	tokensPerSecond = "suffix:tok/s"
+	requestsPerHour = "suffix:req/h"
+	slotCount       = "suffix:slots"
 )
 
 // Sizes on Grafana's grid.
