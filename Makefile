@@ -88,7 +88,7 @@ scripts: ## shell and Python files parse
 
 ## ---- with things from outside: libraries, and the conformance kit of CONTRIBUTING.md
 
-.PHONY: deps test-real blackbox test-clients test-peer test-ctrlcases test-staging test-sim-nixl test-nixl-interop test-chaos observe observe-check test-page ci
+.PHONY: deps test-real blackbox test-clients test-peer test-ctrlcases test-staging test-sim-nixl test-nixl-interop test-chaos observe observe-check dashboard-pictures test-page ci
 deps: ## fetch what test-real needs: the NIXL library and real tokenizers, about 200 MB, once
 	test/real.sh setup
 
@@ -124,6 +124,9 @@ observe-check: ## a real Prometheus watches the router: every query of every das
 
 observe: ## the same until Ctrl-C, to look at
 	test/observe.sh up
+
+dashboard-pictures: ## docs/img/dash-*.png anew: the dashboards after a minute of traffic, drawn by Grafana's library in a browser
+	test/observe.sh draw
 
 test-page: ## the status page in a real browser
 	test/status-page.sh

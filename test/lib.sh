@@ -99,6 +99,23 @@ once() {
   ) 9> "$cache/.$key.lock"
 }
 
+# find_chromium sets chromium, and installs it with apt where there is none.
+find_chromium() {
+  chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) && return
+  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium; } > "$work/apt.log" 2>&1 \
+    || { tail -n 5 "$work/apt.log" >&2; die "no Chromium, and apt could not install it"; }
+  chromium=$(command -v chromium)
+}
+
+# npm_packages NAME PACKAGE@VERSION...: installs them once; NODE_PATH is then $cache/NAME/node_modules.
+npm_packages() {
+  local name=$1
+  shift
+  once "$name" "$*" npm install --silent --no-fund --no-audit --ignore-scripts --legacy-peer-deps --prefix "$cache/$name" "$@" > "$work/npm.log" 2>&1 \
+    || { tail -n 5 "$work/npm.log" >&2; die "npm could not install $*"; }
+  export NODE_PATH=$cache/$name/node_modules
+}
+
 finish() {
   local rc=$? name
   trap - EXIT

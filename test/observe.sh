@@ -5,12 +5,15 @@
 #                           dashboard and alert must have data. Also the generator's own tests, promtool's tests of the alerts, and
 #                           what other readers make of the metrics page. A minute.
 #   test/observe.sh up      light traffic until Ctrl-C, to look at Prometheus and to try dashboards
+#   test/observe.sh draw    the same traffic as check for twice as long, and pictures of the dashboards after it, in docs/img. They are
+#                           drawn with Grafana's own library in a browser, without Grafana's server (test/observe/draw).
 # Prometheus comes from PATH, else from the Debian package, which is unpacked into the cache and not installed. NIXL is that of
-# PD_ROUTER_NIXL_LIBRARY or of test/nixl-deps.sh.
+# PD_ROUTER_NIXL_LIBRARY or of test/nixl-deps.sh. Pictures need Node and Chromium, which is installed with apt when it is missing; what
+# npm brings, 430 MB, is kept in the cache.
 set -uo pipefail
 mode=${1:-check}
-[[ $mode == check || $mode == up ]] || {
-  echo "usage: test/observe.sh check|up" >&2
+[[ $mode == check || $mode == up || $mode == draw ]] || {
+  echo "usage: test/observe.sh check|up|draw" >&2
   exit 2
 }
 # shellcheck source=test/lib.sh
@@ -33,6 +36,11 @@ else
   prometheus=$cache/prometheus/usr/bin/prometheus promtool=$cache/prometheus/usr/bin/promtool
 fi
 PD_ROUTER_NIXL_LIBRARY=${PD_ROUTER_NIXL_LIBRARY:-$(bash "$root/test/nixl-deps.sh")} || die "no NIXL library"
+if [ "$mode" = draw ]; then
+  find_chromium
+  npm_packages dashboards @grafana/{data,schema,ui}@13.2.3 react{,-dom}@19.3.1 \
+    @fontsource/inter@5.3.0 d3-scale-chromatic@3.1.1 esbuild@0.28.2 upng-js@2.1.0 playwright-core@1.65.1
+fi
 export PD_ROUTER_NIXL_LIBRARY UCX_TLS=tcp UCX_NET_DEVICES=lo UCX_DEBUG_SIGNO=0
 build
 
@@ -93,6 +101,36 @@ if [ "$mode" = up ]; then
   die "the traffic ended"
 fi
 
+# story SLOWER AHEAD: traffic with every outcome, SLOWER times 31 seconds; beside it, AHEAD seconds for the staged router.
+story() {
+  local rc=0 ahead_pid steady_pid
+  to=$staged_url traffic ahead "$2" &
+  ahead_pid=$!
+  traffic wrong
+  traffic steady $((5 * $1))
+  traffic crowd $((8 * $1))
+  traffic steady $((9 * $1)) & # a decode node dies under it and comes back
+  steady_pid=$!
+  sleep $((2 * $1))
+  dies decode-b
+  sleep $((3 * $1))
+  decode_b
+  wait $steady_pid || rc=1
+  dies prefill # and so does the prefill node
+  traffic steady $((3 * $1))
+  prefill
+  traffic steady $((6 * $1))
+  wait $ahead_pid || rc=1
+  return $rc
+}
+
+if [ "$mode" = draw ]; then
+  story 2 64 || die "the traffic failed"
+  # From when the first rates have their 8 seconds.
+  CHROMIUM=$chromium node "$here/draw/draw.cjs" "$prom_url" $((began + 8)) "$(date +%s)" "$root/docs/img" "$root"/deploy/grafana/*.json
+  exit
+fi
+
 # What needs no traffic runs beside it.
 static() {
   local rc=0
@@ -115,23 +153,7 @@ python3 -B "$here/page.py" "http://127.0.0.1:$merged_port" merged || rc=1
 stop "${pid[merged]}"
 static > "$work/static" 2>&1 &
 static_pid=$!
-to=$staged_url traffic ahead 12 &
-ahead_pid=$!
-traffic wrong
-traffic steady 5
-traffic crowd 8
-traffic steady 9 & # a decode node dies under it and comes back
-steady_pid=$!
-sleep 2
-dies decode-b
-sleep 3
-decode_b
-wait $steady_pid || rc=1
-dies prefill # and so does the prefill node
-traffic steady 3
-prefill
-traffic steady 6
-wait $ahead_pid || rc=1
+story 1 12 || rc=1
 wait $static_pid || rc=1
 cat "$work/static"
 sent=$(python3 -B -c 'import json, sys; print(sum(json.loads(x)["sent"] for x in sys.stdin))' < "$work/sent")

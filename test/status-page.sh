@@ -9,16 +9,8 @@ set -uo pipefail
 pictures=$root/out
 [ "${1:-}" != -update ] || pictures=$root/docs/img
 
-chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
-if [ -z "$chromium" ]; then
-  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium; } > "$work/apt.log" 2>&1 \
-    || { tail -n 5 "$work/apt.log" >&2; die "no Chromium, and apt could not install it"; }
-  chromium=$(command -v chromium)
-fi
-packages="playwright-core@1.65.1 axe-core@4.14.1"
-# shellcheck disable=SC2086
-once status-page "$packages" npm install --silent --no-fund --no-audit --prefix "$cache/status-page" $packages > "$work/npm.log" 2>&1 \
-  || { tail -n 5 "$work/npm.log" >&2; die "npm could not install $packages"; }
+find_chromium
+npm_packages status-page playwright-core@1.65.1 axe-core@4.14.1
 
 build
 files=12000 # on each side of the 10,000 connections
@@ -32,5 +24,5 @@ launch router "$router" --vllm-url "http://127.0.0.1:$prefill_port" --host 127.0
   --decode "127.0.0.1:$ctrl_a:$http_a" "127.0.0.1:$ctrl_b:$http_b" "127.0.0.1:$ctrl_c:$http_c"
 up router "http://127.0.0.1:$port/health"
 mkdir -p "$pictures"
-NODE_PATH=$cache/status-page/node_modules ROUTER_PID=${pid[router]} CHROMIUM=$chromium PICTURES=$pictures TOP="$router" \
+ROUTER_PID=${pid[router]} CHROMIUM=$chromium PICTURES=$pictures TOP="$router" \
   node "$root/test/status-page.cjs" "http://127.0.0.1:$port"
