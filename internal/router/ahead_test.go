@@ -24,5 +24,4 @@ func TestClientLeavesBetweenPrefillAndDecode(t *testing.T) {
 	require.Len(t, calls, 3)
 	require.Equal(t, []string{calls[0].id, calls[2].id}, w.node.rids())
 	require.Empty(t, w.node.cancelled(), "nothing was sent")
-	require.Equal(t, []string{calls[1].id}, w.node.forgotten(), "KV that nobody will ask for")
 }

@@ -62,7 +62,8 @@ type life struct {
 	dispatched bool     // a decode POST went out
 	nodeEnded  bool     // the node itself has reported an end
 	strike     bool     // the attempt counts against the node
-	asked      []string // rids of prefills whose KV may have begun to come, or begin yet: their end is not known
+	asked      []string // rids of prefills that have not answered: their KV may have begun to come, or begin yet
+	begun      string   // rid of KV that may have come in part, and will not begin again; "" when its end is known
 	decode     *nodes.Response
 	line       tilert.Line
 	reply      *openai.Reply

@@ -94,6 +94,10 @@ func (l *life) prefillHeader(header []byte, step tracing.Span) []byte {
 }
 
 func (l *life) prefillAnswered(status int, answer []byte) *failure {
+	rid := l.answered()
+	if status < 400 || status >= 500 {
+		l.begun = rid
+	}
 	switch {
 	case status == 200:
 		p, err := l.r.engine.Prefilled(answer)
@@ -104,15 +108,19 @@ func (l *life) prefillAnswered(status int, answer []byte) *failure {
 		l.countPrompt()
 		return nil
 	case status >= 400 && status < 500:
-		l.nothingAsked()
 		return prefillRefused(status, answer)
 	}
 	l.r.failedUpstream(legPrefill, classStatus)
 	return prefillFailed("the prefill node failed").because(&statusError{legPrefill, status, answer})
 }
 
-// nothingAsked is the end of a try for which nothing was computed.
-func (l *life) nothingAsked() { l.asked = l.asked[:max(len(l.asked)-1, 0)] }
+// answered takes the rid of the last try from those that may yet begin to send; "" for a staged router, where the arena knows.
+func (l *life) answered() (rid string) {
+	if n := len(l.asked); n > 0 {
+		rid, l.asked = l.asked[n-1], l.asked[:n-1]
+	}
+	return rid
+}
 
 // prefillRefused passes vLLM's own refusal on, unchanged where it is JSON.
 func prefillRefused(status int, answer []byte) *failure {
@@ -138,7 +146,7 @@ func (l *life) prefillLost(err error) *failure {
 		f.err.Status = 504
 		return f
 	case lost.Phase == nodes.Connect:
-		l.nothingAsked()
+		l.answered() // nothing was computed
 		l.r.prefill.Failed(err)
 		f := prefillFailed("the prefill node cannot be reached").because(err)
 		f.retry = anywhere

@@ -20,16 +20,12 @@ func (l *life) endLease(wait time.Duration) {
 		return
 	}
 	l.lease = nil
-	var doubts []string
-	if !l.dispatched { // else the node itself lets go of it
-		doubts = l.asked
-	}
-	l.asked = nil
+	doubt := l.doubtful()
 	if !isOwned(lease) { // given ahead: nothing was sent to the node
-		if len(doubts) == 0 {
+		if len(doubt.rids) == 0 {
 			lease.Release()
 		} else {
-			l.r.settleAhead(lease, l.node, doubts)
+			l.r.settleAhead(lease, l.node, doubt)
 		}
 		return
 	}
@@ -48,7 +44,7 @@ func (l *life) endLease(wait time.Duration) {
 	}
 	l.node.endSequence()
 	mustCancel := l.dispatched && !l.nodeEnded
-	if !mustCancel && rest == 0 && len(doubts) == 0 {
+	if !mustCancel && rest == 0 && len(doubt.rids) == 0 {
 		l.node.enter(metrics.SlotFree, nil)
 		lease.Release()
 		return
@@ -58,7 +54,7 @@ func (l *life) endLease(wait time.Duration) {
 		rid = l.prefilled.RID
 		l.r.metrics.Requests.Cancelled(max(l.phase(), metrics.KVWait))
 	}
-	settled := l.r.settle(lease, l.node, rid, doubts, rest)
+	settled := l.r.settle(lease, l.node, rid, doubt, rest)
 	if wait <= 0 {
 		return
 	}
@@ -68,6 +64,24 @@ func (l *life) endLease(wait time.Duration) {
 	case <-settled:
 	case <-timer.C:
 	}
+}
+
+// doubt is KV of which it is not known whether part of it keeps a node's buffer.
+type doubt struct {
+	rids []string
+	open bool // some of it may yet begin to come
+}
+
+// doubtful is the KV of the present attempt whose end is not known.
+func (l *life) doubtful() (d doubt) {
+	if !l.dispatched { // else the node itself lets go of it
+		d.rids, d.open = l.asked, len(l.asked) > 0
+		if l.begun != "" {
+			d.rids = append(d.rids, l.begun)
+		}
+	}
+	l.asked, l.begun = nil, ""
+	return d
 }
 
 func isOwned(lease *queue.Lease) bool {
@@ -86,8 +100,8 @@ const (
 )
 
 // settle gives lease back when its node is idle, after cancelling rid on it ("": there is nothing to cancel), when no part of
-// the KV of doubts keeps its buffer or can come to do so, and after a rest. A node that works on rid has no bound: only it knows when it is done.
-func (r *Router) settle(lease *queue.Lease, be *backend, rid string, doubts []string, rest time.Duration) <-chan struct{} {
+// the KV of d keeps its buffer or can come to do so, and after a rest. A node that works on rid has no bound: only it knows when it is done.
+func (r *Router) settle(lease *queue.Lease, be *backend, rid string, d doubt, rest time.Duration) <-chan struct{} {
 	be.enter(metrics.SlotSettle, nil)
 	lease.Settle()
 	done := make(chan struct{}) // closed by the goroutine
@@ -100,8 +114,8 @@ func (r *Router) settle(lease *queue.Lease, be *backend, rid string, doubts []st
 		if rid != "" {
 			r.untilIdle(be, rid)
 		}
-		if len(doubts) > 0 {
-			r.untilEmpty(be, doubts)
+		if len(d.rids) > 0 {
+			r.untilEmpty(be, d)
 		}
 		if rest > 0 {
 			sleep(r.background, rest)
@@ -133,9 +147,9 @@ func (r *Router) untilIdle(be *backend, rid string) {
 	}
 }
 
-// settleAhead gives back a lease that was given ahead, when no part of the KV of doubts keeps the node's buffer or can come to. As long as
+// settleAhead gives back a lease that was given ahead, when no part of the KV of d keeps the node's buffer or can come to. As long as
 // the node decodes for the request before, it cannot be told to let go of it.
-func (r *Router) settleAhead(lease *queue.Lease, be *backend, doubts []string) {
+func (r *Router) settleAhead(lease *queue.Lease, be *backend, d doubt) {
 	r.settling.Go(func() { // ended by the end of the request before, or r.stop; awaited by Run
 		defer lease.Release()
 		select {
@@ -146,7 +160,7 @@ func (r *Router) settleAhead(lease *queue.Lease, be *backend, doubts []string) {
 		be.enter(metrics.SlotSettle, nil)
 		defer be.enter(metrics.SlotFree, nil)
 		lease.Settle()
-		r.untilEmpty(be, doubts)
+		r.untilEmpty(be, d)
 	})
 }
 
@@ -158,27 +172,27 @@ const transferGrace = time.Second
 // router does not know: the node itself guards it, and takes it from him when he is old enough and somebody else asks.
 const emptyLimit = 4 * time.Second
 
-// untilEmpty returns when no transfer that is not complete has the node's receive buffer, and none of doubts can begin one. One that has
+// untilEmpty returns when no transfer that is not complete has the node's receive buffer, and none of d can begin one. One that has
 // stopped half way would keep it for two minutes, and the KV of others would be refused meanwhile (spec 2.3): the node is told to forget it.
 // So it is if nothing has come yet, as from a prefill node that hangs: its KV may come when it goes on.
-func (r *Router) untilEmpty(be *backend, doubts []string) {
+func (r *Router) untilEmpty(be *backend, d doubt) {
 	start, seen := time.Now(), false
 	for pause := settlePauseMin; ; pause = min(2*pause, settlePauseMax) {
 		busy, err := be.ReceiverBusy(r.background)
 		seen = seen || busy
-		if err == nil && !busy && seen && len(doubts) == 1 { // it has come to its end
+		if err == nil && !busy && (!d.open || seen && len(d.rids) == 1) { // it has come to its end
 			return
 		}
 		if err == nil && (!busy || time.Since(start) >= transferGrace) {
-			doubts, err = r.forget(be, doubts)
+			d.rids, err = r.forget(be, d.rids)
 		}
 		if err != nil {
 			if r.background.Err() == nil {
-				r.log.Info("KV that nobody wants may keep the buffer", zap.String("node", be.slot.Name()), zap.Strings("rids", doubts), zap.Error(err))
+				r.log.Info("KV that nobody wants may keep the buffer", zap.String("node", be.slot.Name()), zap.Strings("rids", d.rids), zap.Error(err))
 			}
 			return
 		}
-		if !busy && len(doubts) == 0 || time.Since(start) >= emptyLimit || !sleep(r.background, pause) {
+		if !busy && len(d.rids) == 0 || time.Since(start) >= emptyLimit || !sleep(r.background, pause) {
 			return
 		}
 	}

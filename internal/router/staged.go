@@ -140,10 +140,10 @@ func (l *life) send() (busy bool, f *failure) {
 	step := l.span.Step("kv out")
 	defer func() { step.End(f.problem()) }()
 	l.epoch = l.node.epoch.Load()
-	l.asked = []string{l.prefilled.RID}
+	l.begun = l.prefilled.RID
 	err := l.stage.kv.Send(l.ctx, staging.Target{Host: l.node.Address.Host, Port: l.node.Address.CtrlPort})
 	if err == nil {
-		l.stage.sent, l.asked = true, nil // a complete transfer keeps nobody out
+		l.stage.sent, l.begun = true, "" // a complete transfer keeps nobody out
 		if l.node.epoch.Load() != l.epoch {
 			return false, decodeFailed(openai.TypeDecodeFailed, "the decode node went away").again(anywhere).because(l.node.Err())
 		}
@@ -156,7 +156,7 @@ func (l *life) send() (busy bool, f *failure) {
 func (l *life) notSent(err error) (busy bool, f *failure) {
 	var hop *staging.Error
 	if errors.As(err, &hop) && !hop.Admitted {
-		l.asked = nil // the node's buffer was never ours
+		l.begun = "" // the node's buffer was never ours
 	}
 	if f := ended(l.ctx); f != nil {
 		return false, f

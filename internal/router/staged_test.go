@@ -110,7 +110,7 @@ func TestFailedHops(t *testing.T) {
 	} {
 		t.Run(tc.reason.String(), func(t *testing.T) {
 			w := newPlace(t)
-			l := &life{r: w.router, ctx: context.Background(), node: w.router.backends[0], asked: []string{"rid"}}
+			l := &life{r: w.router, ctx: context.Background(), node: w.router.backends[0], begun: "rid"}
 			text := func(f *failure) string { return fmt.Sprintf("%s %d %d", f.err.Type, f.err.Status, f.retry) }
 			require.Equal(t, tc.in, text(l.notReceived(&staging.Error{Hop: staging.In, Reason: tc.reason, Err: errors.New("x")})))
 			busy, f := l.notSent(&staging.Error{Hop: staging.Out, Reason: tc.reason, Admitted: true, Err: errors.New("x")})
@@ -120,9 +120,9 @@ func TestFailedHops(t *testing.T) {
 			} else {
 				require.Equal(t, tc.out, text(f))
 			}
-			require.Equal(t, []string{"rid"}, l.asked, "the node may keep its buffer")
+			require.Equal(t, "rid", l.begun, "the node may keep its buffer")
 			_, _ = l.notSent(&staging.Error{Hop: staging.Out, Reason: tc.reason, Err: errors.New("x")})
-			require.Empty(t, l.asked)
+			require.Empty(t, l.begun)
 		})
 	}
 }

@@ -38,7 +38,7 @@ func (l *life) wait() *failure {
 func (l *life) take(lease *queue.Lease) {
 	l.lease, l.ticket, l.node = lease, lease.Ticket(), l.r.backendOf(lease.Slot())
 	l.nodeName, l.held = l.node.slot.Name(), nil
-	l.dispatched, l.nodeEnded, l.strike, l.tokens, l.asked = false, false, false, 0, nil
+	l.dispatched, l.nodeEnded, l.strike, l.tokens, l.asked, l.begun = false, false, false, 0, nil, ""
 	if l.stage == nil {
 		l.prefilled = nil
 	} else {
