@@ -128,3 +128,15 @@ func (c *client) delays(req []byte) ([]time.Duration, error) {
 		}
 	}
 }
+
+// again is a client that sends the same request n times, one after the other.
+func again(req []byte, n int) func(*client) error {
+	return func(c *client) error {
+		for range n {
+			if _, _, err := c.roundTrip(req); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}

@@ -92,14 +92,7 @@ func (b *bench) requests() error {
 	for range b.repeats {
 		for _, t := range b.targets {
 			before := t.cpu()
-			took, err := parallel(t, clients, func(c *client) error {
-				for range each {
-					if _, _, err := c.roundTrip(req); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			took, err := parallel(t, clients, again(req, each))
 			if err != nil {
 				return err
 			}

@@ -135,15 +135,7 @@ func (b *bench) warm() error {
 	const clients, each = 16, 50
 	req := chat("", 1<<10, true, 1)
 	for _, t := range b.targets {
-		_, err := parallel(t, clients, func(c *client) error {
-			for range each {
-				if _, _, err := c.roundTrip(req); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
+		if _, err := parallel(t, clients, again(req, each)); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"pd-router/internal/nixl/nixltest"
 )
 
 // A child is a receiver in a process of its own: this test binary again. It answers each line on its input with one on its output.
@@ -36,7 +38,7 @@ func child() {
 	var size int
 	_, err := fmt.Sscan(os.Getenv(childVariable), &name, &size)
 	must(err)
-	lib, err := Open(Options{Path: realPath()})
+	lib, err := Open(Options{Path: nixltest.Path()})
 	must(err)
 	a, err := lib.NewAgentNamed(context.Background(), name)
 	must(err)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"pd-router/internal/nixl/nixltest"
 )
 
 func TestCandidates(t *testing.T) {
@@ -56,3 +58,5 @@ func TestCandidates(t *testing.T) {
 		})
 	}
 }
+
+func TestTestsAskForTheSameVariable(t *testing.T) { require.Equal(t, PathVariable, nixltest.Variable) }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"pd-router/internal/nixl/nixltest"
 )
 
 // The other end is a program that is not ours: a Python peer that obeys JSON lines, through the Python API of the wheel or through the C
@@ -43,7 +45,7 @@ func startScript(t *testing.T, args ...string) *script {
 	t.Helper()
 	args = append([]string{os.Getenv(peerVariable), "--size", strconv.Itoa(large)}, args...)
 	s := &script{t: t, cmd: exec.Command(os.Getenv(peerPythonVariable), args...)}
-	s.cmd.Env = append(os.Environ(), "NIXL_LIB="+filepath.Dir(realPath()))
+	s.cmd.Env = append(os.Environ(), "NIXL_LIB="+filepath.Dir(nixltest.Path()))
 	s.cmd.Stderr = os.Stderr
 	in, err := s.cmd.StdinPipe()
 	require.NoError(t, err)

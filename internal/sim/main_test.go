@@ -2,10 +2,10 @@ package sim
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 
 	"pd-router/internal/nixl"
+	"pd-router/internal/nixl/nixltest"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -13,7 +13,7 @@ import (
 
 // Invariant 5: what the tests leave behind would be left behind by the nodes.
 func TestMain(m *testing.M) {
-	for name, value := range map[string]string{"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo", nixl.PathVariable: cachedNIXL()} {
+	for name, value := range map[string]string{"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo", nixl.PathVariable: nixltest.Path()} {
 		if _, set := os.LookupEnv(name); !set && value != "" {
 			os.Setenv(name, value)
 		}
@@ -24,28 +24,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// cachedNIXL is the library that `make deps` fetches, or "".
-func cachedNIXL() string {
-	cache := os.Getenv("PD_ROUTER_CACHE")
-	if base, err := os.UserCacheDir(); cache == "" && err == nil {
-		cache = filepath.Join(base, "pd-router-ci")
-	}
-	path := filepath.Join(cache, "nixl/lib/.nixl_cu12.mesonpy.libs/libnixl_capi.so")
-	if _, err := os.Stat(path); err != nil {
-		return ""
-	}
-	return path
-}
-
 // needNIXL is the end of a test without the library: skipped here, failed in CI, where nothing may go untested.
 func needNIXL(t testing.TB) *nixl.Library {
 	t.Helper()
-	if os.Getenv(nixl.PathVariable) == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("no NIXL library: run `make deps` or set " + nixl.PathVariable)
-		}
-		t.Skip("no NIXL library: run `make deps` or set " + nixl.PathVariable)
-	}
+	nixltest.Need(t)
 	lib, err := loadNIXL()
 	require.NoError(t, err)
 	return lib

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pd-router/internal/nixl"
+	"pd-router/internal/nixl/nixltest"
 	"pd-router/internal/tilert"
 )
 
@@ -31,7 +32,7 @@ const large = 8192
 
 func child() {
 	role, arg, _ := strings.Cut(os.Getenv(childVariable), " ")
-	lib, err := nixl.Open(nixl.Options{Path: libraryPath()})
+	lib, err := nixl.Open(nixl.Options{Path: nixltest.Path()})
 	if err == nil {
 		switch role {
 		case "node":

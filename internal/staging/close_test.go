@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pd-router/internal/tilert"
+
+	"pd-router/internal/nixl/nixltest"
 )
 
 func TestCloseEndsWhatGoesOn(t *testing.T) {
@@ -51,7 +53,7 @@ func TestCloseEndsWhatGoesOn(t *testing.T) {
 
 func TestCloseWithoutRun(t *testing.T) {
 	library(t)
-	a, err := Open(soon(t), Options{Layout: tiny, MaxSeqLen: 64, Sizes: []Size{{2, 64}}, Host: "127.0.0.1", Library: libraryPath()})
+	a, err := Open(soon(t), Options{Layout: tiny, MaxSeqLen: 64, Sizes: []Size{{2, 64}}, Host: "127.0.0.1", Library: nixltest.Path()})
 	require.NoError(t, err)
 	assert.Equal(t, [NumStates]int{Free: 2}, a.States())
 	assert.NotEqual(t, a.Slots()[0].CtrlPort(), a.Slots()[1].CtrlPort())
@@ -60,7 +62,7 @@ func TestCloseWithoutRun(t *testing.T) {
 
 func TestRunEndsWithItsContext(t *testing.T) {
 	library(t)
-	a, err := Open(soon(t), Options{Layout: tiny, MaxSeqLen: 64, Sizes: []Size{{1, 64}}, Host: "127.0.0.1", Library: libraryPath()})
+	a, err := Open(soon(t), Options{Layout: tiny, MaxSeqLen: 64, Sizes: []Size{{1, 64}}, Host: "127.0.0.1", Library: nixltest.Path()})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
@@ -96,7 +98,7 @@ func TestOpenThatFailsLeavesNothing(t *testing.T) {
 			o := good
 			if tc.lib {
 				library(t)
-				o.Library = libraryPath()
+				o.Library = nixltest.Path()
 			}
 			tc.alter(&o)
 			_, err := Open(soon(t), o)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -19,43 +17,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pd-router/internal/nixl"
+	"pd-router/internal/nixl/nixltest"
 	"pd-router/internal/tilert"
 )
 
 // tiny is a cache of a few layers, so that transfers take a moment.
-var tiny = tilert.Layout{Profile: "tiny", Layers: 8, Version: 9008, KVBytes: 528, PEBytes: 128}
+var tiny = tilert.Tiny
 
-// libraryPath finds the library that `make deps` or the environment provides.
-func libraryPath() string {
-	if path := os.Getenv(nixl.PathVariable); path != "" {
-		return path
-	}
-	cache := os.Getenv("PD_ROUTER_CACHE")
-	if cache == "" {
-		base, err := os.UserCacheDir()
-		if err != nil {
-			return ""
-		}
-		cache = filepath.Join(base, "pd-router-ci")
-	}
-	path := filepath.Join(cache, "nixl/lib/.nixl_cu12.mesonpy.libs/libnixl_capi.so")
-	if _, err := os.Stat(path); err != nil {
-		return ""
-	}
-	return path
-}
-
-var openLibrary = sync.OnceValues(func() (*nixl.Library, error) { return nixl.Open(nixl.Options{Path: libraryPath()}) })
+var openLibrary = sync.OnceValues(func() (*nixl.Library, error) { return nixl.Open(nixl.Options{Path: nixltest.Path()}) })
 
 // library is the real one, or the end of the test: skipped here, failed in CI, where nothing may go untested.
 func library(t testing.TB) *nixl.Library {
 	t.Helper()
-	if libraryPath() == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("no NIXL library: run `make deps` or set " + nixl.PathVariable)
-		}
-		t.Skip("no NIXL library: run `make deps` or set " + nixl.PathVariable)
-	}
+	nixltest.Need(t)
 	lib, err := openLibrary()
 	require.NoError(t, err)
 	return lib
@@ -131,7 +105,7 @@ func openArena(t testing.TB, o Options) (*Arena, *watch) {
 	t.Helper()
 	library(t)
 	w := newWatch()
-	o.Library, o.Observe, o.Host = libraryPath(), w.hooks(), "127.0.0.1"
+	o.Library, o.Observe, o.Host = nixltest.Path(), w.hooks(), "127.0.0.1"
 	if o.Layout.Layers == 0 {
 		o.Layout = tiny
 	}
