@@ -158,7 +158,7 @@ func (l *life) last(out *flusher) *failure {
 	if out.w == nil {
 		return nil
 	}
-	if out.flush() != nil {
+	if out.last() != nil {
 		return l.writeFailed()
 	}
 	return nil

@@ -68,7 +68,8 @@ func (p *Reply) Close() {
 
 // WriteTo pumps the tokens to w. One Write is one flush: it holds all that the node has sent so far. An error means that
 // the connection must be aborted, so that no client takes what it has for the whole; if w still takes bytes, the
-// client has been told by an error event.
+// client has been told by an error event. Before the last Write of a reply that is whole w is told, if it
+// has a method NextIsLast.
 func (p *Reply) WriteTo(w io.Writer) (n int64, err error) {
 	l := p.life
 	if l == nil {
@@ -141,6 +142,11 @@ type flusher struct {
 	n   int64
 }
 
+// lastly is a writer that can make use of knowing that there is one Write to come.
+type lastly interface {
+	NextIsLast()
+}
+
 func (f *flusher) flush() error {
 	if len(f.buf) == 0 {
 		return nil
@@ -149,6 +155,13 @@ func (f *flusher) flush() error {
 	f.n += int64(n)
 	f.buf = f.buf[:0]
 	return err
+}
+
+func (f *flusher) last() error {
+	if w, ok := f.w.(lastly); ok && len(f.buf) > 0 {
+		w.NextIsLast()
+	}
+	return f.flush()
 }
 
 // replyCreated is the one time stamp of a reply.

@@ -15,12 +15,6 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write is fasthttp's.
-func (c *conn) Write(p []byte) (int, error) {
-	c.wrote = time.Now()
-	return c.Conn.Write(p)
-}
-
 // arrived is when the last byte of the request had come that was read whole just now. A request that was sent ahead of the
 // reply to another on the same connection arrives no earlier than that reply goes out. Zero is now: all of it was read
 // together with a request before it.

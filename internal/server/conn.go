@@ -22,6 +22,8 @@ type conn struct {
 	// Of the goroutine that serves it, see arrival.go.
 	in          *source
 	came, wrote time.Time // the last data that was read; the start of the last write
+	hold        bool      // the next write is kept in held, and goes out with the one after it
+	held        []byte
 
 	mu     sync.Mutex
 	cancel context.CancelCauseFunc // of the running request, nil when there is none
@@ -52,6 +54,28 @@ func (c *conn) end() {
 	if cancel != nil {
 		cancel(context.Canceled)
 	}
+}
+
+// maxHeld is the longest write that is copied in order to go out with the one after it.
+const maxHeld = 2 << 10
+
+// Write is fasthttp's.
+func (c *conn) Write(p []byte) (int, error) {
+	hold := c.hold && len(p) <= maxHeld
+	c.hold = false
+	if hold {
+		c.held = append(c.held, p...)
+		return len(p), nil
+	}
+	c.wrote = time.Now()
+	if len(c.held) == 0 {
+		return c.Conn.Write(p)
+	}
+	earlier := len(c.held)
+	c.held = append(c.held, p...)
+	n, err := c.Conn.Write(c.held)
+	c.held = c.held[:0]
+	return max(n-earlier, 0), err
 }
 
 // hangUp is told by the watcher that the client has left. A write that blocks on it ends too.

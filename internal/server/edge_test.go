@@ -62,8 +62,9 @@ func happens[T any](t *testing.T, what string, c <-chan T) (v T) {
 // setup is what a test may want otherwise.
 type setup struct {
 	Options
-	router router.Options
-	page   Page
+	router   router.Options
+	page     Page
+	listener func(net.Listener) net.Listener // what clients come in by, nil: as it is
 }
 
 // edge is a server on a real listener, with a router and nodes behind it.
@@ -117,6 +118,9 @@ func newEdge(t *testing.T, change ...func(*setup)) *edge {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	e.addr = ln.Addr().String()
+	if s.listener != nil {
+		ln = s.listener(ln)
+	}
 	var ctx context.Context
 	ctx, e.stop = context.WithCancel(context.Background())
 	nodesCtx, stopNodes := context.WithCancel(context.Background())

@@ -74,7 +74,7 @@ func (s *Server) write(ctx *fasthttp.RequestCtx, c *conn, p *router.Reply) {
 	stream := &stream{c: c, reply: p}
 	if !ctx.Request.Header.IsHTTP11() { // no chunks there: the whole reply, with its length
 		var whole bytes.Buffer
-		_, err := stream.WriteTo(&whole)
+		_, err := p.WriteTo(&whole)
 		_ = stream.Close()
 		if err != nil {
 			s.fail(ctx, openai.Errorf(openai.TypeDecodeStreamFailed, "the reply broke off"))
@@ -96,7 +96,7 @@ type stream struct {
 // SupportsBodyWriteTo says that WriteTo stands for Read.
 func (st *stream) SupportsBodyWriteTo() bool { return true }
 
-func (st *stream) WriteTo(w io.Writer) (int64, error) { return st.reply.WriteTo(w) }
+func (st *stream) WriteTo(w io.Writer) (int64, error) { return st.reply.WriteTo(&chunks{w, st.c}) }
 
 // Read is not used: see SupportsBodyWriteTo.
 func (st *stream) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
@@ -106,6 +106,16 @@ func (st *stream) Close() error {
 	st.c.end()
 	return nil
 }
+
+// chunks writes the chunks of a stream. The last one goes out together with the end of the body, which fasthttp writes as soon as WriteTo has
+// returned: a system call less, and a packet.
+type chunks struct {
+	io.Writer
+	c *conn
+}
+
+// NextIsLast is called by the router, see router.Reply.
+func (k *chunks) NextIsLast() { k.c.hold = true }
 
 // clip keeps a client's header short and printable, for the log.
 func clip(b []byte) string {

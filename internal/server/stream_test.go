@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -38,6 +39,52 @@ func TestStreamArrivesAsItIsMade(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(rest), " world")
 	require.True(t, strings.HasSuffix(string(rest), "data: [DONE]\n\n"))
+}
+
+// recording keeps what was written to a client last.
+type recording struct {
+	net.Listener
+	last atomic.Value
+}
+
+type recorded struct {
+	net.Conn
+	last *atomic.Value
+}
+
+func (r *recording) Accept() (net.Conn, error) {
+	c, err := r.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &recorded{c, &r.last}, nil
+}
+
+func (r *recorded) Write(p []byte) (int, error) {
+	r.last.Store(string(p))
+	return r.Conn.Write(p)
+}
+
+// The end of the body is no system call, and no packet, of its own.
+func TestEndOfAStreamGoesOutWithItsLastChunk(t *testing.T) {
+	r := &recording{}
+	e := newEdge(t, func(s *setup) {
+		s.listener = func(ln net.Listener) net.Listener { r.Listener = ln; return r }
+	})
+	c := e.dial()
+	for _, lines := range []int{1, 1000, 0, 1} { // of so many, what is left at the end is too long to be copied
+		e.backends.decodesWith(func(s *tokens) {
+			for range lines {
+				s.line(201)
+			}
+			s.done()
+		})
+		c.post(chatPath, streaming)
+		c.reply().wantOK()
+		if last := r.last.Load().(string); lines < 1000 {
+			require.True(t, strings.HasSuffix(last, "data: [DONE]\n\n\r\n0\r\n\r\n"), "%q", last)
+		}
+	}
 }
 
 func TestConnectionIsUsedAgainAfterAStream(t *testing.T) {
