@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,15 +23,16 @@ var errCallLimit = fmt.Errorf("no answer from the library within %v", callLimit)
 
 // Agent is one identity towards peers, with its own connections and one poller. All methods may be called from any goroutine.
 type Agent struct {
-	drv    driver
-	h      handle
-	name   string
-	poller *poller
-	posts  chan struct{} // a place for each write inside its first C calls
-	turn   chan struct{} // holds a value while a call changes what the agent knows (memory, peers): one at a time
-	down   chan struct{} // closed by teardown, after which err is set
-	err    error
-	lists  sync.Pool // of *[]span, for writes
+	drv     driver
+	h       handle
+	name    string
+	poller  *poller
+	posts   chan struct{} // a place for each write inside its first C calls
+	turn    chan struct{} // holds a value while a call changes what the agent knows (memory, peers): one at a time
+	down    chan struct{} // closed by teardown, after which err is set
+	err     error
+	lists   sync.Pool    // of *[]span, for writes
+	yielded atomic.Int64 // when a small write last passed through the scheduler, Unix nanoseconds
 
 	mu      sync.Mutex
 	peers   map[string]*Peer // by agent name: the newest generation of each
