@@ -1,6 +1,7 @@
 package router
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -123,6 +124,19 @@ func TestLogProbsThatAreMissingEndTheReply(t *testing.T) {
 	a := w.ask(`{"messages":[],"logprobs":true,"stream":true}`).end()
 	a.wantBroken(a.content, "logprobs_unavailable")
 	require.Equal(t, 1, w.outcomes(StreamFailed, 200))
+}
+
+// A token that could not come has a log-prob all the same (case 133). Python writes it in a way that JSON has none for.
+func TestLogProbOfMinusInfinityIsWrittenAsVLLMDoes(t *testing.T) {
+	w := newPlace(t)
+	for _, body := range []string{`{"messages":[],"logprobs":true,"top_logprobs":1}`, `{"messages":[],"logprobs":true,"top_logprobs":1,"stream":true}`} {
+		w.node.script(streams(begins, raw(`{"t": [201], "lp": [null], "tp": [[]]}`+"\n"),
+			raw(`{"t": [202, 203], "lp": [-Infinity, -0.75], "tp": [[[202, -Infinity]], [[203, null]]]}`+"\n"),
+			func(d *decode) bool { d.sent = 3; return true }, done("stop")))
+		c := w.ask(body)
+		c.end().wantOK("Hello, world")
+		require.Equal(t, 3, strings.Count(c.text(), `"logprob":-9999.0`), c.text())
+	}
 }
 
 func TestLogProbsOfLinesReachTheReply(t *testing.T) {

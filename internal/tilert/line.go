@@ -18,7 +18,7 @@ const (
 // Candidate is one entry of a row of top log-probs.
 type Candidate struct {
 	ID      int
-	LogProb float64 // NaN unless Valid
+	LogProb float64 // NaN or minus infinity unless Valid
 	Valid   bool    // false where the node sent null or no finite number
 }
 
@@ -31,7 +31,7 @@ type Line struct {
 	Kind LineKind
 
 	IDs         []int     // token line: the tokens in order, 0..2^31-1
-	LogProbs    []float64 // token line: one a token; NaN for null and for what is not finite
+	LogProbs    []float64 // token line: one a token; NaN for null; minus infinity is a value
 	HasLogProbs bool      // the line had log-probs; false for a null in their place
 	Top         [][]Candidate
 	HasTop      bool // the line had rows of candidates; a null row is an empty one
@@ -216,7 +216,7 @@ func (l *Line) rows(s *scanner) {
 			s.need(',')
 			c.LogProb = s.logProb()
 			s.need(']')
-			c.Valid = !math.IsNaN(c.LogProb)
+			c.Valid = !math.IsNaN(c.LogProb) && !math.IsInf(c.LogProb, -1)
 			*row = append(*row, c)
 		}
 	}

@@ -179,7 +179,8 @@ func (s *scanner) integer(what string) int {
 	return n
 }
 
-// logProb returns a number, or NaN for what is not one: null, and the -Infinity, Infinity and NaN that Python writes.
+// logProb returns a number; minus infinity, which Python writes as -Infinity and which is the log-prob of a token that cannot be; or
+// NaN for what says nothing: null, and Python's NaN and Infinity.
 func (s *scanner) logProb() float64 {
 	switch c := s.peek(); c {
 	case 'n', 'N', 'I':
@@ -188,7 +189,7 @@ func (s *scanner) logProb() float64 {
 		}
 	case '-':
 		if s.literal("-Infinity") {
-			return math.NaN()
+			return math.Inf(-1)
 		}
 	}
 	raw := s.number()
