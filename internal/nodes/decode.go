@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +53,10 @@ type Decode struct {
 	capsAt   time.Time // next time to read the page; Run's goroutine only
 	hello    atomic.Pointer[tilert.Hello]
 	greet    chan struct{} // asks the hello reader for a look; never closed
+
+	unreadMu sync.Mutex
+	unread   chan struct{} // there while the page could not be read; closed by Run's goroutine when that was tried again
+	again    bool          // somebody waits for unread: the page is due now
 }
 
 // NewDecode returns the client of a node. onChange is told when it goes up or down, or its capabilities changed,
@@ -69,6 +74,41 @@ func NewDecode(a Address, o Options, onChange func(d *Decode, up bool, err error
 
 // Capabilities as they were last read.
 func (d *Decode) Capabilities() Capabilities { return *d.caps.Load() }
+
+// Reread is nil when the page of capabilities was read, whatever it said. Else nothing is known, which counts as no capabilities:
+// it has the page read again at once, and returns a channel that is closed when that was tried.
+func (d *Decode) Reread() <-chan struct{} {
+	d.unreadMu.Lock()
+	defer d.unreadMu.Unlock()
+	if d.unread == nil {
+		return nil
+	}
+	d.again = true
+	d.health.nudge()
+	return d.unread
+}
+
+// dueNow says, once, whether somebody waits for the page.
+func (d *Decode) dueNow() bool {
+	d.unreadMu.Lock()
+	defer d.unreadMu.Unlock()
+	due := d.again
+	d.again = false
+	return due
+}
+
+// tried ends the wait for the page, and begins another when it could not be read.
+func (d *Decode) tried(err error) {
+	d.unreadMu.Lock()
+	defer d.unreadMu.Unlock()
+	if d.unread != nil {
+		close(d.unread)
+		d.unread = nil
+	}
+	if err != nil {
+		d.unread = make(chan struct{})
+	}
+}
 
 // Hello is what the control plane told last, or nil when it has told nothing.
 func (d *Decode) Hello() *tilert.Hello { return d.hello.Load() }
@@ -107,7 +147,7 @@ func (d *Decode) look(ctx context.Context) error {
 	if status >= 500 {
 		return fmt.Errorf("%s: GET /health answered %d", d.Addr(), status)
 	}
-	if time.Now().After(d.capsAt) {
+	if d.dueNow() || time.Now().After(d.capsAt) {
 		caps, err := d.readCapabilities(ctx)
 		d.capsAt = time.Now().Add(capsRefresh)
 		if err != nil {
@@ -116,6 +156,7 @@ func (d *Decode) look(ctx context.Context) error {
 		if old := d.caps.Swap(&caps); *old != caps && d.Up() {
 			d.onChange(d, true, nil)
 		}
+		d.tried(err)
 	}
 	return nil
 }

@@ -16,7 +16,8 @@
 //  3. A cancelled context ends a call at once, in whatever phase it is; the connection is then closed.
 //  4. There is a time-out for the connection, one for the head of the reply and one for silence in
 //     its body; there is none on a whole reply.
-//  5. Health, capabilities and hellos are read in the background, never for a request.
+//  5. Health, capabilities and hellos are read in the background. A request waits for that only where it would else be refused
+//     because a page could not be read (Reread).
 //
 // # Not here
 //

@@ -24,7 +24,7 @@ const (
 type health struct {
 	probe    func(context.Context) error // one look; nil error: it answers
 	onChange func(up bool, err error)    // called from Run's goroutine, in order
-	wake     chan struct{}               // a failure asks for a look; sent by Failed, never closed
+	wake     chan struct{}               // asks for a look; sent by nudge, never closed
 
 	mu      sync.Mutex
 	up      bool
@@ -69,6 +69,11 @@ func (h *health) Failed(err error) {
 	if was {
 		h.onChange(false, err)
 	}
+	h.nudge()
+}
+
+// nudge asks for a look at once.
+func (h *health) nudge() {
 	select {
 	case h.wake <- struct{}{}:
 	default:

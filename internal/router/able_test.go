@@ -55,6 +55,18 @@ func TestUnableRequestIsRefusedWhileTheSlotIsBusy(t *testing.T) {
 	first.end()
 }
 
+// Nothing is known of a node whose page could not be read. Before a request is refused for that, it is read again (case 79).
+func TestPageThatCouldNotBeReadIsReadAgainBeforeARefusal(t *testing.T) {
+	w := newPlace(t, func(s *setup) { s.nodes[0].blank = 1 })
+	require.Zero(t, w.router.backends[0].Capabilities())
+	w.ask(wantsPenalty).end().wantOK("Hello, world")
+
+	w = newPlace(t, func(s *setup) { s.nodes[0].blank = 1000 })
+	w.ask(wantsPenalty).end().wantRefused(501, "capability_unavailable")
+	w.noUpstream(0)
+	w.ask(blocking).end().wantOK("Hello, world")
+}
+
 func TestRequestGoesToTheNodeThatCanDoIt(t *testing.T) {
 	w := newPlace(t, func(s *setup) { s.nodes = []nodeSetup{{caps: ableToIgnore}, {caps: ableToPenalize}} })
 	for range 3 {

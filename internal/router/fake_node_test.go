@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,8 +24,9 @@ const ableToAll = `{"capabilities":{"penalties":true,"ignore_eos":true,"logprobs
 type fakeNode struct {
 	fake
 	ctrl  net.Listener
-	hello int    // max_seq_len, 0: the node says no hello
-	caps  string // page of /capabilities, "": none
+	hello int          // max_seq_len, 0: the node says no hello
+	caps  string       // page of /capabilities, "": none
+	blank atomic.Int32 // how often that page fails before it is there
 
 	state    sync.Mutex
 	hold     *hold
@@ -175,6 +177,10 @@ func (n *fakeNode) serve(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, `{"status":"idle","current_rid":null}`)
 		}
 	case "/capabilities":
+		if n.blank.Add(-1) >= 0 {
+			http.Error(w, "not yet", 500)
+			return
+		}
 		if n.caps == "" {
 			http.NotFound(w, r)
 			return

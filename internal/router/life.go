@@ -164,7 +164,10 @@ func (l *life) admit() *failure {
 		}
 		return &failure{outcome: Invalid, err: e}
 	}
-	if e := l.r.able(l.req); e != nil {
+	if e := l.r.able(l.ctx, l.req); e != nil {
+		if f := ended(l.ctx); f != nil {
+			return f
+		}
 		return &failure{outcome: Unavailable, err: e}
 	}
 	return nil

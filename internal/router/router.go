@@ -255,8 +255,43 @@ func (be *backend) refusesGrammars() {
 	be.slot.SetTraits(be.traitsLocked())
 }
 
-// able refuses a request that no node can serve, before it waits.
-func (r *Router) able(req *openai.Request) *openai.Error {
+// rereadWait bounds what a request waits for pages of capabilities: a node that hangs is no reason to hang.
+const rereadWait = 2 * time.Second
+
+// able refuses a request that no node can serve, before it waits. A page of capabilities that could not be read is no reason: it is read
+// once more before.
+func (r *Router) able(ctx context.Context, req *openai.Request) *openai.Error {
+	e := r.lacking(req)
+	if e != nil && r.reread(ctx) {
+		e = r.lacking(req)
+	}
+	return e
+}
+
+// reread has the pages read again that could not be read, and waits until that was tried. A node that is down has its turn when it is up.
+func (r *Router) reread(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, rereadWait)
+	defer cancel()
+	var tries []<-chan struct{}
+	for _, be := range r.backends {
+		if !be.Up() {
+			continue
+		}
+		if tried := be.Reread(); tried != nil {
+			tries = append(tries, tried)
+		}
+	}
+	for _, tried := range tries {
+		select {
+		case <-tried:
+		case <-ctx.Done():
+		}
+	}
+	return len(tries) > 0
+}
+
+// lacking says what a request needs that no node has.
+func (r *Router) lacking(req *openai.Request) *openai.Error {
 	if req.Needs == 0 {
 		return nil
 	}

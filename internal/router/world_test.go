@@ -61,6 +61,7 @@ type setup struct {
 
 type nodeSetup struct {
 	caps  string
+	blank int32 // see fakeNode
 	hello int
 	down  bool
 }
@@ -100,6 +101,7 @@ func newPlace(t *testing.T, change ...func(*setup)) *place {
 	backends := Backends{Connect: nodes.Options{ConnectTimeout: time.Second}}
 	for _, ns := range s.nodes {
 		n := newFakeNode(t, ns.caps, ns.hello)
+		n.blank.Store(ns.blank)
 		n.start()
 		if ns.down {
 			n.die()
