@@ -22,7 +22,8 @@ field that is sent twice the last value counts. Numbers beyond 64-bit floats, Na
 * **router-owned**: the router needs it for itself. The client's value is dropped.
 
 What decode nodes need for values that ask for something is in a column of its own: capabilities are what each node declares at GET
-/capabilities, and all nodes must have it. Nodes of control-plane protocol 1 (TileRT 0.1.5) declare none.
+/capabilities. All nodes must have penalties and ignore_eos; one with logprobs is enough. Nodes of control-plane protocol 1 (TileRT 0.1.5)
+declare none.
 
 The refusals: ` + "`invalid_*` is status 400, `capability_unavailable` is 501" + `.
 

@@ -19,6 +19,10 @@ const (
 	numNeeds = iota
 )
 
+// Everywhere are the abilities that a deployment has only when each of its nodes has them: they change how a reply is sampled. Of the
+// others one node that has them is enough, which then gets the request.
+const Everywhere = NeedPenalties | NeedIgnoreEOS
+
 // lacks says, for each bit, what a deployment without it lacks.
 var lacks = [numNeeds]struct{ name, text string }{
 	{"penalties", "the capability penalties"},

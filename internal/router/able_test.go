@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	ableToPenalize = `{"capabilities":{"penalties":true}}`
-	ableToIgnore   = `{"ignore_eos":true}`
-	wantsPenalty   = `{"messages":[],"presence_penalty":0.5}`
-	wantsGrammar   = `{"messages":[],"response_format":{"type":"json_object"}}`
+	ableToIgnore  = `{"ignore_eos":true}`
+	wantsPenalty  = `{"messages":[],"presence_penalty":0.5}`
+	wantsLogProbs = `{"messages":[],"logprobs":true}`
+	wantsGrammar  = `{"messages":[],"response_format":{"type":"json_object"}}`
 )
 
 // noUpstream asserts that a request has cost no node anything.
@@ -67,10 +67,25 @@ func TestPageThatCouldNotBeReadIsReadAgainBeforeARefusal(t *testing.T) {
 	w.ask(blocking).end().wantOK("Hello, world")
 }
 
+// What changes the sampling is the deployment's, not a node's (case 78).
+func TestPenaltiesAndIgnoreEOSMustBeOnAllNodes(t *testing.T) {
+	one, both := nodeSetup{caps: ableToIgnore}, nodeSetup{caps: ableToAll}
+	for _, nodes := range [][]nodeSetup{{one, both}, {both, one}} {
+		w := newPlace(t, func(s *setup) { s.nodes = nodes })
+		w.ask(wantsPenalty).end().wantRefused(501, "capability_unavailable")
+		w.noUpstream(0)
+		w.ask(`{"messages":[],"ignore_eos":true}`).end().wantOK("Hello, world")
+	}
+	// A node that never answered has declared nothing, which is no reason to refuse.
+	w := newPlace(t, func(s *setup) { s.nodes = []nodeSetup{both, {caps: ableToAll, down: true}} })
+	w.ask(wantsPenalty).end().wantOK("Hello, world")
+}
+
 func TestRequestGoesToTheNodeThatCanDoIt(t *testing.T) {
-	w := newPlace(t, func(s *setup) { s.nodes = []nodeSetup{{caps: ableToIgnore}, {caps: ableToPenalize}} })
+	w := newPlace(t, func(s *setup) { s.nodes = []nodeSetup{{caps: ableToIgnore}, {caps: ableToAll}} })
+	w.nodes[1].plays(streams(begins, line(hello), done("stop"))) // one token, whose log-prob prefill has
 	for range 3 {
-		w.ask(wantsPenalty).end().wantOK("Hello, world")
+		w.ask(wantsLogProbs).end().wantOK("Hello")
 	}
 	require.Empty(t, w.nodes[0].asked())
 	require.Len(t, w.nodes[1].asked(), 3)
@@ -78,20 +93,21 @@ func TestRequestGoesToTheNodeThatCanDoIt(t *testing.T) {
 	// It waits for that node while another is free, and lets others pass.
 	g := newGate()
 	w.nodes[1].script(streams(begins, line(hello), stays(g), done("stop")))
-	busy := w.ask(wantsPenalty)
+	busy := w.ask(wantsLogProbs)
 	happens(t, "the able node is at work", g.reached)
-	waiter := w.ask(wantsPenalty)
+	waiter := w.ask(wantsLogProbs)
 	w.inLine(1)
 	w.ask(blocking).end().wantOK("Hello, world")
 	require.Len(t, w.nodes[0].asked(), 1)
 	g.open()
 	busy.end().wantOK("Hello")
-	waiter.end().wantOK("Hello, world")
+	waiter.end().wantOK("Hello")
 }
 
 func TestAbilitiesMustBeOnOneNode(t *testing.T) {
-	w := newPlace(t, func(s *setup) { s.nodes = []nodeSetup{{caps: ableToIgnore}, {caps: ableToPenalize}} })
-	w.ask(`{"messages":[],"ignore_eos":true,"presence_penalty":0.5}`).end().wantRefused(501, "capability_unavailable")
+	w := newPlace(t, func(s *setup) { s.nodes = []nodeSetup{{caps: ableToIgnore}, {caps: ableToAll}} })
+	w.router.backends[1].refusesGrammars()
+	w.ask(`{"messages":[],"logprobs":true,"response_format":{"type":"json_object"}}`).end().wantRefused(501, "capability_unavailable")
 	w.noUpstream(0)
 }
 

@@ -290,25 +290,32 @@ func (r *Router) reread(ctx context.Context) bool {
 	return len(tries) > 0
 }
 
-// lacking says what a request needs that no node has.
+// lacking says what a request needs that the nodes do not have. What openai.Everywhere names must be on all of them, as far as they have
+// ever answered: a client that depends on it is told so, and not left with the share of the nodes that have it (spec 4.6). All that the
+// request needs must be together on one.
 func (r *Router) lacking(req *openai.Request) *openai.Error {
 	if req.Needs == 0 {
 		return nil
 	}
-	var all, some openai.Needs
+	var one, some openai.Needs // of the last node; of any
+	all, able := openai.Everywhere, false
 	for _, be := range r.backends {
 		be.mu.Lock()
-		has := openai.Needs(be.traitsLocked())
+		one = openai.Needs(be.traitsLocked())
 		be.mu.Unlock()
-		if has&req.Needs == req.Needs {
-			return nil
+		some |= one
+		if be.Seen() {
+			all &= one
 		}
-		some, all = has, all|has
+		able = able || one&req.Needs == req.Needs
 	}
-	if e := req.Refusal(all); e != nil {
+	if e := req.Refusal(some&^openai.Everywhere | some&all); e != nil {
 		return e
 	}
-	return req.Refusal(some) // each ability is there, but not all on one node
+	if able {
+		return nil
+	}
+	return req.Refusal(one) // each ability is there, but not all on one node
 }
 
 // backendOf is the node of a slot.
