@@ -51,6 +51,21 @@ func TestKVThatHasNotBegunIsForgotten(t *testing.T) {
 	require.Equal(t, []string{w.prefill.came()[0].id}, w.node.forgotten())
 }
 
+// Without a hello nothing is known of the buffer, and the node is left alone: it sees no decode call for a prefill that came to nothing.
+func TestNodeWithoutAHelloIsNotToldToForget(t *testing.T) {
+	w := newPlace(t)
+	g := newGate()
+	w.prefill.script(waitsAt(g))
+	c := w.ask(blocking)
+	happens(t, "prefill", g.reached)
+	c.leave(ErrClientGone)
+	w.wantFreeAtOnce()
+	w.prefill.script(breaks, breaks)
+	w.ask(blocking).end()
+	require.Empty(t, w.node.forgotten())
+	require.Empty(t, w.node.cancelled())
+}
+
 // The buffer may have been taken by a transfer that this router does not know. That must not cost the slot.
 func TestSlotComesBackWhenTheBufferIsSomebodyElses(t *testing.T) {
 	w := newPlace(t, greets)

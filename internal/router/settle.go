@@ -72,9 +72,10 @@ type doubt struct {
 	open bool // some of it may yet begin to come
 }
 
-// doubtful is the KV of the present attempt whose end is not known.
+// doubtful is the KV of the present attempt whose end is not known. There is none on a node that never said hello: nobody could see its
+// buffer, and it would get a decode call for every prefill that failed or whose client left.
 func (l *life) doubtful() (d doubt) {
-	if !l.dispatched { // else the node itself lets go of it
+	if !l.dispatched && l.node.Hello() != nil { // once dispatched, the node itself lets go of it
 		d.rids, d.open = l.asked, len(l.asked) > 0
 		if l.begun != "" {
 			d.rids = append(d.rids, l.begun)
