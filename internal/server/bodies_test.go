@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -33,6 +34,8 @@ func TestBodiesThatAreRefused(t *testing.T) { // invariant 4
 			{"neither a length nor chunks", request("POST", path, "A: b"), 411, "bad_request"},
 			{"too long by its length", request("POST", path, "Content-Length: 1001") + big[1:], 413, "payload_too_large"},
 			{"far too long by its length", request("POST", path, "Content-Length: 99999999999") + big[1:], 413, "payload_too_large"},
+			{"too long by its length, and not sent", request("POST", path, "Content-Length: 1001"), 413, "payload_too_large"},
+			{"too long by its length, and waits to be told", request("POST", path, "Content-Length: 1001", "Expect: 100-continue"), 413, "payload_too_large"},
 			{"too long by its chunks", request("POST", path, "Transfer-Encoding: chunked") + "3e9\r\n" + big + "\r\n", 413, "payload_too_large"},
 			{"compressed", request("POST", path, "Content-Length: 2", "Content-Encoding: gzip") + "{}", 415, "unsupported_media_type"},
 			{"a form with files", request("POST", chatPath, "Content-Length: 2", "Content-Type: multipart/form-data; boundary=x") + "{}", 415, "unsupported_media_type"},
@@ -45,9 +48,20 @@ func TestBodiesThatAreRefused(t *testing.T) { // invariant 4
 		}
 	}
 	require.Zero(t, e.backends.came())
-	await(t, "they are accounted for", func() bool { return e.metric("pd_router_requests_total", "outcome", "invalid") == 2*6+1 })
-	require.Equal(t, 6., e.metric("pd_router_requests_total", "code", "413"))
+	await(t, "they are accounted for", func() bool { return e.metric("pd_router_requests_total", "outcome", "invalid") == 2*8+1 })
+	require.Equal(t, 10., e.metric("pd_router_requests_total", "code", "413"))
 	e.works()
+}
+
+// Closing with bytes unread resets the connection, and clients report that instead of the refusal.
+func TestClientThatIsRefusedMayGoOnSending(t *testing.T) {
+	e := newEdge(t, func(s *setup) { s.MaxBody = 1000 })
+	size := 8 << 20
+	c := e.dial().send(request("POST", chatPath, fmt.Sprint("Content-Length: ", size)))
+	c.reply().wantError(413, "payload_too_large")
+	c.send(strings.Repeat("x", size/2)).send(strings.Repeat("x", size/2))
+	_, err := c.r.ReadByte()
+	require.Equal(t, io.EOF, err)
 }
 
 func TestBodiesThatAreAccepted(t *testing.T) {

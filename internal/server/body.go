@@ -1,10 +1,12 @@
 package server
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -16,9 +18,12 @@ import (
 // error closes the connection, as what is left of the body is not read.
 func (s *Server) readBody(ctx *fasthttp.RequestCtx, c *conn) ([]byte, *openai.Error) {
 	length := ctx.Request.Header.ContentLength()
+	if n := overlong(&ctx.Request.Header); n > 0 {
+		return nil, s.tooLarge(n)
+	}
 	switch {
-	case length > s.opts.MaxBody:
-		return nil, s.tooLarge(length)
+	case length < 0 && twoLengths(&ctx.Request.Header):
+		return nil, openai.Errorf(openai.TypeBadRequest, "the request has a Content-Length and a Transfer-Encoding")
 	case ctx.RequestBodyStream() == nil: // neither a length nor chunks
 		return nil, refuse(411, openai.TypeBadRequest, "the request has no Content-Length")
 	}
@@ -48,6 +53,40 @@ func (s *Server) readBody(ctx *fasthttp.RequestCtx, c *conn) ([]byte, *openai.Er
 		c.hangUp() // the watcher may be a moment later
 	}
 	return nil, openai.Errorf(openai.TypeBadRequest, "the body could not be read to its end")
+}
+
+// overlongHeader carries the length of a body that is too large from headReceived to readBody. A client that sends it gets what it asks for.
+const overlongHeader = "X-Pd-Overlong"
+
+// headReceived is fasthttp's hook. Without it fasthttp reads the first 8 KB of a body before the handler may refuse it for its length, and
+// a client that waits for our word first (Expect: 100-continue) would be told to go on.
+func (s *Server) headReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	if n := h.ContentLength(); n > s.opts.MaxBody {
+		h.Set(overlongHeader, strconv.Itoa(n))
+		h.SetContentLength(0)
+		h.Del("Expect")
+		h.SetConnectionClose()
+	}
+	return fasthttp.RequestConfig{}
+}
+
+// overlong is the length of a body that is too large, 0 for others.
+func overlong(h *fasthttp.RequestHeader) int {
+	n, err := strconv.Atoi(string(h.Peek(overlongHeader)))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// twoLengths finds a Content-Length beside chunks, of which somebody on the way may have believed the other. fasthttp drops it.
+func twoLengths(h *fasthttp.RequestHeader) bool {
+	for line := range bytes.Lines(h.RawHeaders()) {
+		if name, _, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(name, []byte("Content-Length")) {
+			return true
+		}
+	}
+	return false
 }
 
 // connectionEnded tells a client that has left from one that sends nonsense.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"io"
 	"net"
 	"runtime"
 	"sync"
@@ -29,6 +30,7 @@ type conn struct {
 	cancel context.CancelCauseFunc // of the running request, nil when there is none
 	gone   bool                    // the client has closed its side
 	idle   bool                    // between two requests
+	unread bool                    // the client may be sending a body that nobody reads
 	closed bool
 }
 
@@ -90,8 +92,42 @@ func (c *conn) hangUp() {
 	}
 }
 
-// Close is called by fasthttp when it is done with the connection, and by a drain.
+// leaveUnread is told that the rest of the request's body is not read: the connection ends with the reply.
+func (c *conn) leaveUnread(ctx *fasthttp.RequestCtx) {
+	ctx.SetConnectionClose()
+	c.mu.Lock()
+	c.unread = true
+	c.mu.Unlock()
+}
+
+// Close is called by fasthttp when it is done with the connection.
 func (c *conn) Close() error {
+	c.mu.Lock()
+	linger := c.unread && !c.closed
+	c.idle = true // a drain does not wait for it
+	c.mu.Unlock()
+	if linger {
+		c.linger()
+	}
+	return c.drop()
+}
+
+// lingerTime is how long a client may go on sending what nobody reads.
+const lingerTime = 2 * time.Second
+
+// linger ends our side and takes what still comes: closing at once would reset the connection, and many clients then report the reset
+// and not the reply that came before it.
+func (c *conn) linger() {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
+	_, _ = io.Copy(io.Discard, c.Conn)
+}
+
+// drop closes the connection at once.
+func (c *conn) drop() error {
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true
@@ -153,7 +189,7 @@ func (cs *connections) add(nc net.Conn) *conn {
 	late := cs.draining
 	cs.mu.Unlock()
 	if late { // accepted in the moment in which the drain began: closeIdle has not seen it
-		_ = c.Close()
+		_ = c.drop()
 		return c
 	}
 	if sc, ok := nc.(syscall.Conn); ok {
@@ -211,7 +247,7 @@ func (cs *connections) closeIdle() {
 	}
 	cs.mu.Unlock()
 	for _, c := range idle {
-		_ = c.Close()
+		_ = c.drop()
 	}
 }
 
@@ -223,7 +259,7 @@ func (cs *connections) closeAll() {
 	}
 	cs.mu.Unlock()
 	for _, c := range all {
-		_ = c.Close()
+		_ = c.drop()
 	}
 }
 

@@ -27,7 +27,7 @@ func (s *Server) generate(ctx *fasthttp.RequestCtx, c *conn, ep openai.Endpoint)
 	}
 	if e != nil {
 		s.write(ctx, c, s.router.Refuse(c.begin(s.base), call, e))
-		ctx.SetConnectionClose() // the rest of the body is not read
+		c.leaveUnread(ctx)
 		return
 	}
 	s.write(ctx, c, s.router.Serve(c.begin(s.base), call))
@@ -137,7 +137,7 @@ func (s *Server) pass(ctx *fasthttp.RequestCtx, c *conn) {
 	body, e := s.readBody(ctx, c)
 	if e != nil {
 		s.fail(ctx, e)
-		ctx.SetConnectionClose()
+		c.leaveUnread(ctx)
 		return
 	}
 	p, err := s.router.Pass(c.begin(s.base), "POST", string(ctx.Path()), forward(&ctx.Request.Header), body)

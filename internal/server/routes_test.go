@@ -140,6 +140,8 @@ func TestMalformedRequestsAreRefused(t *testing.T) { // invariant 4
 		{"a negative length", "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", 400, "bad_request"},
 		{"two lengths", "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400, "bad_request"},
 		{"a length and chunks", "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}", 400, "bad_request"},
+		{"a length and chunks that are good", "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 400, "bad_request"},
+		{"chunks and a length", "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\ncontent-length: 12\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 400, "bad_request"},
 		{"a transfer coding that nobody knows", "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n{}", 400, "bad_request"},
 		{"a chunk size that is no number", "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n{}", 400, "bad_request"},
 		{"too long a head", "GET /health HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 2*headBuffer) + "\r\n\r\n", 431, "header_too_large"},

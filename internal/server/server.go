@@ -62,6 +62,7 @@ func New(o Options, r *router.Router, page Page, log *zap.Logger) (*Server, erro
 	s.http = &fasthttp.Server{
 		Handler:                      s.handle,
 		ErrorHandler:                 s.malformed,
+		HeaderReceived:               s.headReceived,
 		ConnState:                    s.conns.state,
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
