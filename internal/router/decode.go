@@ -1,6 +1,7 @@
 package router
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -197,9 +198,12 @@ func (be *backend) takesNextKV() bool {
 	return h != nil && h.Protocol >= tilert.Protocol2
 }
 
-// next reads and parses one line of the stream into l.line.
+// next reads and parses one line of the stream into l.line. Empty lines say nothing, as between any lines of JSON.
 func (l *life) next() *failure {
 	raw, err := l.decode.Line()
+	for err == nil && len(bytes.Trim(raw, "\r\n")) == 0 && l.ctx.Err() == nil {
+		raw, err = l.decode.Line()
+	}
 	if err == io.EOF {
 		l.nodeEnded = false
 		l.strike = true

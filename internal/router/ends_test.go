@@ -98,10 +98,18 @@ func TestCountThatDoesNotFitIsAFailure(t *testing.T) {
 	}
 }
 
+func TestEmptyLinesSayNothing(t *testing.T) {
+	w := newPlace(t)
+	for _, kind := range kinds {
+		w.node.script(streams(begins, raw("\n"), line(hello), raw("\r\n\n"), line(comma), done("stop"), raw("\n")))
+		w.ask(kind.body).end().wantOK("Hello,")
+	}
+}
+
 // Lines that cannot be read before the first byte of a reply are told by the status (invariant 5).
 func TestFirstLineThatCannotBeReadIsABadGateway(t *testing.T) {
 	w := newPlace(t)
-	for _, garbage := range []string{"\n", "{\n", "[]\n", `{"t":[1.5]}` + "\n", `{"t":null}` + "\n", "{\"x\":1}\n", "\xff\n", `{"t":[201]}{"t":[201]}` + "\n"} {
+	for _, garbage := range []string{" \n", "{\n", "[]\n", `{"t":[1.5]}` + "\n", `{"t":null}` + "\n", "{\"x\":1}\n", "\xff\n", `{"t":[201]}{"t":[201]}` + "\n"} {
 		for _, kind := range kinds {
 			w.run(kind.name+" "+garbage, func(t *testing.T) {
 				w.node.script(streams(begins, raw(garbage), stays(newGate())))

@@ -74,8 +74,7 @@ func (l *Line) Parse(b []byte) error {
 		case "tp":
 			l.rows(&s)
 		case "done":
-			l.done(&s)
-			seen[DoneLine] = true
+			seen[DoneLine] = l.done(&s)
 		case "n":
 			if l.HasN = !s.literal("null"); l.HasN {
 				l.N = s.integer("a count of tokens")
@@ -91,8 +90,9 @@ func (l *Line) Parse(b []byte) error {
 		case "timing_ms":
 			l.readTiming(&s)
 		case "error":
-			l.Error = s.str()
-			seen[ErrorLine] = true
+			if seen[ErrorLine] = !s.literal("null"); seen[ErrorLine] {
+				l.Error = s.str()
+			}
 		case "error_type":
 			if !s.literal("null") {
 				l.ErrorType = s.str()
@@ -222,10 +222,15 @@ func (l *Line) rows(s *scanner) {
 	}
 }
 
-func (l *Line) done(s *scanner) {
-	if !s.literal("true") {
-		s.wrong("true")
+// done is true on the last line; false and null are as if the member were not there.
+func (l *Line) done(s *scanner) bool {
+	switch {
+	case s.literal("true"):
+		return true
+	case !s.literal("false") && !s.literal("null"):
+		s.wrong("true or false")
 	}
+	return false
 }
 
 func (l *Line) readTiming(s *scanner) {

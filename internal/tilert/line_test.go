@@ -31,6 +31,7 @@ func TestTokenLines(t *testing.T) {
 		{"unknown members are skipped", `{"x":{"y":[1,-2.5e-3,"\u00e9",null,true]},"t":[7],"z":false}`, []int{7}},
 		{"the largest id", `{"t":[2147483647]}`, []int{2147483647}},
 		{"the last of two members counts", `{"t":[1],"t":[2]}`, []int{2}},
+		{"neither done nor an error", `{"t":[7],"done":false,"error":null}`, []int{7}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := parse(t, tc.in)
