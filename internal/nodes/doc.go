@@ -12,7 +12,8 @@
 //
 //  1. A call that failed on a reused connection before any byte of the reply is sent once more, on a new connection;
 //     not one that timed out, and not a Once.
-//  2. No idle connection is used after Options.IdleTimeout, which is below the 5 s of the engines' servers.
+//  2. No idle connection is used after Options.IdleTimeout, which is below the 5 s of the engines' servers, or when its end has been
+//     heard of (Unix).
 //  3. A cancelled context ends a call at once, in whatever phase it is; the connection is then closed.
 //  4. There is a time-out for the connection, one for the head of the reply and one for silence in
 //     its body; there is none on a whole reply.

@@ -164,23 +164,34 @@ func (u *Upstream) failed(ctx context.Context, phase Phase, err error) error {
 	return &Error{Addr: u.addr, Phase: phase, Err: err}
 }
 
-// connection returns the youngest idle connection, or a new one.
+// connection returns the youngest idle connection that is not known to be dead, or a new one.
 func (u *Upstream) connection(ctx context.Context) (c *conn, reused bool, err error) {
-	u.mu.Lock()
-	if n := len(u.idle); n > 0 && time.Since(u.idle[n-1].idleSince) < u.opts.IdleTimeout {
-		c = u.idle[n-1]
-		u.idle[n-1] = nil
-		u.idle = u.idle[:n-1]
-		u.mu.Unlock()
-		return c, true, nil
+	for c = u.youngest(); c != nil; c = u.youngest() {
+		if c.alive() {
+			return c, true, nil
+		}
+		c.close()
 	}
-	u.mu.Unlock()
 	dialer := net.Dialer{Timeout: u.opts.ConnectTimeout}
 	nc, err := dialer.DialContext(ctx, "tcp", u.addr)
 	if err != nil {
 		return nil, false, err
 	}
 	return newConn(nc), false, nil
+}
+
+// youngest takes an idle connection that is not too old, nil when there is none.
+func (u *Upstream) youngest() *conn {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	n := len(u.idle) - 1
+	if n < 0 || time.Since(u.idle[n].idleSince) >= u.opts.IdleTimeout {
+		return nil
+	}
+	c := u.idle[n]
+	u.idle[n] = nil
+	u.idle = u.idle[:n]
+	return c
 }
 
 // keep takes back a connection whose reply was read to its end.

@@ -187,6 +187,30 @@ func TestACallOnADeadIdleConnectionIsSentAgainOnce(t *testing.T) { // invariant 
 	require.EqualValues(t, 2, s.conns.Load())
 }
 
+// A call that may not be sent twice depends on it.
+func TestAnIdleConnectionThatTheOtherSideClosedIsNotUsed(t *testing.T) {
+	over := make(chan struct{})
+	s := serve(t, Options{}, func(n int, c net.Conn, r *bufio.Reader) {
+		request(r)
+		_, _ = io.WriteString(c, okReply)
+		if n%2 == 1 {
+			_, _ = io.WriteString(c, "what nobody asked for")
+		}
+		_ = c.Close()
+		over <- struct{}{}
+	})
+	for range 4 {
+		resp, err := s.up.Do(t.Context(), &Call{Method: "GET", Path: "/", Once: true})
+		require.NoError(t, err)
+		got, err := resp.ReadAll(100)
+		require.NoError(t, err)
+		require.Equal(t, "ok", string(got))
+		resp.Close()
+		<-over
+	}
+	require.EqualValues(t, 4, s.conns.Load())
+}
+
 func TestACallOnANewConnectionIsNotSentAgain(t *testing.T) {
 	s := serve(t, Options{}, func(_ int, c net.Conn, r *bufio.Reader) { request(r) })
 	_, err := s.get()
