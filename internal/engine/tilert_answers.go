@@ -122,6 +122,9 @@ func (TileRT) DecodeRefusal(status int, answer []byte) *openai.Error {
 		return openai.Errorf(openai.TypeKVTransferTimeout,
 			"the KV cache did not reach the decode node in time: check that prefill can reach the node's control port and that both have the same sender count and layout")
 	}
+	if text == "" {
+		text = "without a reason"
+	}
 	return openai.Errorf(openai.TypeDecodeFailed, "decode call failed: the node answered %d %s", status, clip(text))
 }
 
@@ -136,6 +139,9 @@ var nodeTypes = map[string]bool{
 func NodeError(errorType, text string) *openai.Error {
 	if !nodeTypes[errorType] {
 		return nil
+	}
+	if text == "" { // no refusal is without a message
+		text = "the decode node refused the request and did not say why"
 	}
 	return openai.Errorf(errorType, "%s", text)
 }

@@ -125,12 +125,16 @@ func TestDecodeRefusals(t *testing.T) {
 		{"an unknown type too", 503, `{"error":"boom","error_type":"who_knows"}`, 502, openai.TypeDecodeFailed},
 		{"no JSON at all", 500, `Internal Server Error`, 502, openai.TypeDecodeFailed},
 		{"a KV time-out is a gateway time-out", 504, `{"error":"kv_transfer_timeout","rid":"x"}`, 504, openai.TypeKVTransferTimeout},
+		{"a type alone", 400, `{"error_type":"invalid_grammar"}`, 400, openai.TypeInvalidGrammar},
+		{"nothing at all", 500, ``, 502, openai.TypeDecodeFailed},
 		{"wrong field types are our mistake, told as a failure", 422, `{"detail":[]}`, 502, openai.TypeDecodeFailed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := TileRT{}.DecodeRefusal(tc.status, []byte(tc.body))
 			require.Equal(t, tc.want, e.Status)
 			require.Equal(t, tc.kind, e.Type)
+			require.NotEmpty(t, e.Message)
+			require.Equal(t, strings.TrimSpace(e.Message), e.Message)
 		})
 	}
 }

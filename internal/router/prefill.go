@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -124,7 +125,11 @@ func (l *life) answered() (rid string) {
 
 // prefillRefused passes vLLM's own refusal on, unchanged where it is JSON.
 func prefillRefused(status int, answer []byte) *failure {
-	f := &failure{outcome: PrefillRefused, err: openai.Errorf(openai.TypeBadRequest, "%s", firstChars(answer))}
+	text := firstChars(answer)
+	if strings.TrimSpace(text) == "" { // no refusal is without a message
+		text = fmt.Sprintf("the prefill node refused the request with status %d and did not say why", status)
+	}
+	f := &failure{outcome: PrefillRefused, err: openai.Errorf(openai.TypeBadRequest, "%s", text)}
 	f.err.Status = status
 	if trimmed := bytes.TrimSpace(answer); len(trimmed) > 0 && json.Valid(trimmed) {
 		f.raw = answer

@@ -59,6 +59,11 @@ func TestRefusalThatIsNoJSONIsPutIntoTheUsualForm(t *testing.T) {
 	w.prefill.script(refuses(404, "<html>not here\xff"))
 	a := w.ask(blocking).end().wantRefused(404, "bad_request")
 	require.Contains(t, a.message, "<html>not here")
+	for _, blank := range []string{"", " \n"} {
+		w.prefill.script(refuses(401, blank))
+		a = w.ask(blocking).end().wantRefused(401, "bad_request")
+		require.Contains(t, a.message, "status 401")
+	}
 }
 
 // A failed answer is no second prefill: its KV may be under way already. The client gets 502, the slot is back at once.
