@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"pd-router/internal/metrics"
 	"pd-router/internal/nodes"
@@ -175,7 +176,16 @@ func prefillFailed(text string) *failure {
 	return &failure{outcome: PrefillFailed, err: openai.Errorf(openai.TypePrefillFailed, "%s", text)}
 }
 
+// firstChars is the beginning of b, 500 characters long at most (spec 4.1).
 func firstChars(b []byte) string {
 	const limit = 500
-	return strings.ToValidUTF8(string(b[:min(len(b), limit)]), "\uFFFD")
+	text := strings.ToValidUTF8(string(b[:min(len(b), limit*utf8.UTFMax)]), "\uFFFD")
+	n := 0
+	for i := range text {
+		if n == limit {
+			return text[:i]
+		}
+		n++
+	}
+	return text
 }

@@ -64,6 +64,11 @@ func TestRefusalThatIsNoJSONIsPutIntoTheUsualForm(t *testing.T) {
 		a = w.ask(blocking).end().wantRefused(401, "bad_request")
 		require.Contains(t, a.message, "status 401")
 	}
+	for _, long := range []string{"x", "é", "漢", "😀"} {
+		w.prefill.script(refuses(403, strings.Repeat(long, 501)))
+		a = w.ask(blocking).end().wantRefused(403, "bad_request")
+		require.Equal(t, strings.Repeat(long, 500), a.message)
+	}
 }
 
 // A failed answer is no second prefill: its KV may be under way already. The client gets 502, the slot is back at once.
