@@ -32,7 +32,7 @@ type Agent struct {
 	down    chan struct{} // closed by teardown, after which err is set
 	err     error
 	lists   sync.Pool    // of *[]span, for writes
-	yielded atomic.Int64 // when a small write last passed through the scheduler, Unix nanoseconds
+	yielded atomic.Int64 // when a write last passed through the scheduler, Unix nanoseconds
 
 	mu      sync.Mutex
 	peers   map[string]*Peer // by agent name: the newest generation of each

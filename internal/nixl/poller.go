@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// How often the library is asked. Asking also drives a write on, so at first nothing else is done: small writes end within eagerStart, on the
+// How often the library is asked. Asking also drives a write on, so at first nothing else is done: most writes end within eagerStart, on the
 // goroutine that began them. Then it is the poller's turn, eager as well for eagerTicks, and then with pauses that grow, as the
 // library's own thread drives the rest. One call into C stays below the 20 microseconds after which Go's scheduler takes
 // the processor away from it, which costs more than the call. Go's timers are too coarse for the pauses (1.1 ms), hence a sleep in C on
 // a thread of the poller's own.
 const (
 	spin       = 10 * time.Microsecond
-	eagerStart = 5 * time.Millisecond
+	eagerStart = 20 * time.Millisecond
 	eagerTicks = 100
 	minPause   = 20 * time.Microsecond
 	maxPause   = 100 * time.Microsecond
