@@ -169,17 +169,25 @@ func (l *life) nodeRefused(status int, answer []byte) *failure {
 	return f
 }
 
-// firstLine reads what the stream begins with.
+// firstLine reads what the stream begins with. Lines without tokens do not begin it.
 func (l *life) firstLine() *failure {
-	if f := l.next(); f != nil {
-		if f.outcome != ClientGone && f.outcome != Draining {
-			f.outcome = DecodeFailed
+	for begun := false; !begun; begun = l.line.Kind != tilert.TokenLine || len(l.line.IDs) > 0 {
+		if f := l.next(); f != nil {
+			if f.outcome != ClientGone && f.outcome != Draining {
+				f.outcome = DecodeFailed
+			}
+			return f
 		}
-		return f
 	}
 	l.times.first = time.Now()
-	if l.line.Kind == tilert.ErrorLine {
+	switch {
+	case l.line.Kind == tilert.ErrorLine:
 		return l.errorLine()
+	case l.line.Kind == tilert.DoneLine && l.line.HasN && l.line.N > 1: // while the status can still tell
+		l.nodeEnded = true
+		f := incomplete()
+		f.outcome = DecodeFailed
+		return f
 	}
 	l.node.Succeeded()
 	l.leaveArena()
@@ -241,6 +249,11 @@ func (l *life) errorLine() *failure {
 	}
 	l.r.failedUpstream(legDecode, classErrorLine)
 	return f
+}
+
+// incomplete is a stream whose last line counts other tokens than came.
+func incomplete() *failure {
+	return streamFailed(openai.TypeDecodeTruncated, "the decode node's stream is incomplete")
 }
 
 func decodeFailed(kind, text string) *failure {

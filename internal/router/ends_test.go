@@ -82,13 +82,14 @@ func TestCountThatDoesNotFitIsAFailure(t *testing.T) {
 		{"fewer than came", []step{line(hello, comma)}, 1},
 		{"none, and two came", []step{line(hello, comma)}, 0},
 		{"two, and none came", nil, 2},
+		{"two, and lines without tokens came", []step{line(), line()}, 2},
 	} {
 		for _, kind := range kinds {
 			w.run(tc.name+", "+kind.name, func(t *testing.T) {
 				w.node.script(streams(append(append([]step{begins}, tc.lines...), doneWith(tc.n, "length"))...))
 				a := w.ask(kind.body).end()
 				require.Equal(t, "decode_truncated", a.kind)
-				if kind.body == blocking {
+				if kind.body == blocking || strings.HasPrefix(tc.name, "two, ") { // nothing has gone out: the status tells
 					a.wantRefused(502, "decode_truncated")
 				} else {
 					a.wantBroken(a.content, "decode_truncated")
@@ -119,6 +120,13 @@ func TestFirstLineThatCannotBeReadIsABadGateway(t *testing.T) {
 		}
 	}
 	require.Zero(t, w.metric("pd_router_retries_total"))
+}
+
+// An error behind lines without tokens is told by the status too.
+func TestLinesWithoutTokensDoNotBeginAStream(t *testing.T) {
+	w := newPlace(t)
+	w.node.script(streams(begins, line(), line(), fails("no", "invalid_grammar")))
+	w.ask(streaming).end().wantRefused(400, "invalid_grammar")
 }
 
 // Log-probs that cannot serve are refused and not padded; the node is cancelled.

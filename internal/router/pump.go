@@ -149,7 +149,7 @@ func (l *life) complete(out *flusher) *failure {
 		_, f := l.feed(out, []int{l.prefilled.FirstToken}, openai.Rows{})
 		return f
 	}
-	return streamFailed(openai.TypeDecodeTruncated, "the decode node's stream is incomplete")
+	return incomplete()
 }
 
 // last writes what is left.
