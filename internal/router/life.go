@@ -134,7 +134,7 @@ func (l *life) serve() *failure {
 		case f == errMoved:
 			continue
 		case f.outcome == QueueTimeout && before != nil:
-			return before
+			return before.later(f.err.RetryAfter)
 		}
 		l.endLease(0)
 		if !l.again(f) {

@@ -68,6 +68,14 @@ func (f *failure) because(cause error) *failure {
 	return f
 }
 
+// later is f for a client that is told when to come again.
+func (f *failure) later(seconds int) *failure {
+	g, e := *f, *f.err
+	e.RetryAfter = seconds
+	g.err = &e
+	return &g
+}
+
 // problem is what a trace says of f; f may be nil.
 func (f *failure) problem() string {
 	if f == nil || f == errMoved {

@@ -171,7 +171,7 @@ func TestWithoutQueueTimeAnUnreachablePrefillNodeIsABadGatewayAtOnce(t *testing.
 	c := w.ask(blocking)
 	a := c.end()
 	if a.status == 503 { // the router knew already that it is down
-		a.wantRefused(503, "decode_failed")
+		a.wantRefused(503, "queue_timeout")
 		require.Contains(t, a.message, "--vllm-url")
 	} else {
 		a.wantRefused(502, "prefill_failed")
@@ -189,6 +189,7 @@ func TestWaitForThePrefillNodeEndsAtTheBound(t *testing.T) {
 	c := w.ask(blocking)
 	a := c.end()
 	require.Contains(t, []int{502, 503}, a.status, a.text())
+	require.Equal(t, 1, a.reply.RetryAfter)
 	require.GreaterOrEqual(t, c.took, 100*time.Millisecond)
 	require.Less(t, c.took, 100*time.Millisecond+slack*50*time.Millisecond)
 	require.Empty(t, w.node.asked())

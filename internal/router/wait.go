@@ -122,7 +122,7 @@ func (l *life) expired() *failure {
 	var e *openai.Error
 	switch {
 	case len(missing) > 0:
-		e = openai.Errorf(openai.TypeDecodeFailed, "no decode slot after waiting %.1fs: %s", l.waited.Seconds(), missing[0])
+		e = openai.Errorf(openai.TypeQueueTimeout, "no decode slot after waiting %.1fs: %s", l.waited.Seconds(), missing[0])
 		e.Status = 503
 	case l.r.opts.QueueTimeout <= 0:
 		e = openai.Errorf(openai.TypeQueueTimeout, "all decode nodes busy, and --queue-timeout is 0: send the request again later")

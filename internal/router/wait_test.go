@@ -134,7 +134,7 @@ func TestNodeThatIsDownIsWaitedFor(t *testing.T) {
 
 func TestWaitForADownNodeSaysWhatIsMissing(t *testing.T) {
 	w := newPlace(t, func(s *setup) { s.nodes[0].down, s.QueueTimeout = true, 50*time.Millisecond })
-	a := w.ask(blocking).end().wantRefused(503, "decode_failed")
+	a := w.ask(blocking).end().wantRefused(503, "queue_timeout")
 	require.Contains(t, a.message, "no decode node (--decode) answers")
 	require.Equal(t, 1, a.reply.RetryAfter)
 	require.Equal(t, 1, w.outcomes(QueueTimeout, 503))
