@@ -137,7 +137,10 @@ func (l *life) log(f *failure) {
 	if id := l.span.TraceID(); id != "" {
 		fields = append(fields, zap.String("trace_id", id))
 	}
-	if f.err != nil {
+	switch {
+	case f.outcome == PrefillRefused: // vLLM's words may quote the prompt, and the client has them
+		fields = append(fields, zap.String("error", "vLLM's own refusal"))
+	case f.err != nil:
 		fields = append(fields, zap.String("error_type", f.err.Type), zap.String("error", f.err.Message))
 	}
 	if f.cause != nil {

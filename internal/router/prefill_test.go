@@ -1,6 +1,7 @@
 package router
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -52,6 +53,21 @@ func TestRefusalOfThePrefillNodeIsPassedOnByteForByte(t *testing.T) {
 		}
 	}
 	require.Len(t, w.node.asked(), w.outcomes(OK, 200))
+}
+
+// vLLM quotes what it refuses, which may be the prompt.
+func TestRefusalOfThePrefillNodeIsNotLogged(t *testing.T) {
+	w := newPlace(t)
+	for _, body := range []string{`{"error":"Input should be a list, got 'my-secret'"}`, "my-secret"} {
+		w.prefill.script(refuses(400, body))
+		require.Contains(t, w.ask(blocking).end().text(), "my-secret")
+	}
+	lines := w.logs.FilterMessage("request").All()
+	require.Len(t, lines, 2)
+	for _, e := range lines {
+		require.Equal(t, "prefill_refused", e.ContextMap()["outcome"])
+		require.NotContains(t, fmt.Sprint(e.ContextMap()), "my-secret")
+	}
 }
 
 func TestRefusalThatIsNoJSONIsPutIntoTheUsualForm(t *testing.T) {
