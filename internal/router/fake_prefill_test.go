@@ -21,6 +21,7 @@ type fakePrefill struct {
 	always  prefillScript
 	token   int // first token of every reply
 	sick    bool
+	silent  bool // requests for /v1/models get no answer
 	misuse  []string
 	pages   int // requests for /v1/models
 	passed  []string
@@ -56,7 +57,12 @@ func (p *fakePrefill) serve(w http.ResponseWriter, r *http.Request) {
 	case "/v1/models":
 		p.state.Lock()
 		p.pages++
+		silent := p.silent
 		p.state.Unlock()
+		if silent {
+			<-r.Context().Done()
+			return
+		}
 		fmt.Fprint(w, p.models())
 	case "/v1/chat/completions", "/v1/completions":
 		p.work(w, r, p.complete)

@@ -66,6 +66,7 @@ type Router struct {
 	prefillMu  sync.Mutex // as backend.mu, for the prefill node and the queue
 	sender     atomic.Pointer[sender]
 	kvGrace    time.Duration // as the constant, but for tests
+	listWait   time.Duration // likewise
 	settling   sync.WaitGroup
 }
 
@@ -91,7 +92,7 @@ type Backends struct {
 
 // New returns a router that knows its nodes but not yet whether they are there: Run finds out.
 func New(o Options, b Backends, gate *openai.Gate, tok *token.Tokenizer, m *metrics.Metrics, log *zap.Logger) (*Router, error) {
-	r := &Router{opts: o, gate: gate, tokenizer: tok, metrics: m, log: log, kvGrace: kvGrace, answered: make(chan struct{}), ready: make(chan struct{}), drained: make(chan struct{})}
+	r := &Router{opts: o, gate: gate, tokenizer: tok, metrics: m, log: log, kvGrace: kvGrace, listWait: listWait, answered: make(chan struct{}), ready: make(chan struct{}), drained: make(chan struct{})}
 	r.background, r.stop = context.WithCancel(context.Background())
 	var err error
 	if err = r.makeLines(); err != nil {

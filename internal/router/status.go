@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"pd-router/internal/nodes"
 	"pd-router/internal/queue"
@@ -124,10 +125,15 @@ func (r *Router) Pass(ctx context.Context, method, path string, header, body []b
 	return &Reply{Status: resp.Status, ContentType: resp.ContentType, Body: answer}, nil
 }
 
-// Models is the prefill node's model list, asked now or, while the node cannot answer, as it was last read; nil when there
+// listWait is how long the prefill node may take to tell its models before the list stands in that it told last.
+const listWait = 2 * time.Second
+
+// Models is the prefill node's model list, asked now or, while the node does not answer, as it was last read; nil when there
 // is none.
 func (r *Router) Models(ctx context.Context, header []byte) *Reply {
-	if p, err := r.Pass(ctx, "GET", "/v1/models", header, nil); err == nil && p.Status < 500 {
+	asking, cancel := context.WithTimeoutCause(ctx, r.listWait, nodes.ErrTimeout)
+	defer cancel()
+	if p, err := r.Pass(asking, "GET", "/v1/models", header, nil); err == nil && p.Status < 500 {
 		return p
 	}
 	if page := r.prefill.Models().Page; page != nil && json.Valid(page) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -90,6 +91,21 @@ func TestModelListOutlivesThePrefillNode(t *testing.T) {
 	p = w.router.Models(t.Context(), nil)
 	require.Equal(t, 200, p.Status)
 	require.Equal(t, w.prefill.models(), string(p.Body), "vLLM's own page")
+}
+
+// A node that hangs is none that answers.
+func TestModelListDoesNotWaitForAHungPrefillNode(t *testing.T) {
+	w := newPlace(t, func(s *setup) { s.window = 4096 })
+	await(t, "the list is read", func() bool { return w.router.prefill.Models().Page != nil })
+	w.router.listWait = 20 * time.Millisecond
+	w.prefill.state.Lock()
+	w.prefill.silent = true
+	w.prefill.state.Unlock()
+	start := time.Now()
+	p := w.router.Models(t.Context(), nil)
+	require.Equal(t, 200, p.Status)
+	require.Equal(t, w.prefill.models(), string(p.Body))
+	require.Less(t, time.Since(start), slack*100*time.Millisecond)
 }
 
 func TestNoModelListBeforeThePrefillNodeHasAnswered(t *testing.T) {
