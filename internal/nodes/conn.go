@@ -28,6 +28,7 @@ type conn struct {
 	out       []byte      // scratch for the head of a request
 	vec       net.Buffers // scratch for writev
 	idleSince time.Time
+	peek      peek // for alive
 }
 
 func newConn(nc net.Conn) *conn { return &conn{Conn: nc, buf: make([]byte, readBuffer)} }

@@ -129,13 +129,15 @@ type Call struct {
 	IdleTimeout time.Duration
 	// Once keeps Do from sending the call again (invariant 1): the caller does that itself, with another body.
 	Once bool
+	// Fresh takes a new connection in any case: an earlier try of the same request broke.
+	Fresh bool
 }
 
 // Do sends the call and returns when the head of the reply is there. The caller owns the Response and must Close
 // it. The error is an *Error, or the cause of ctx when that ended first.
 func (u *Upstream) Do(ctx context.Context, call *Call) (*Response, error) {
 	for {
-		c, reused, err := u.connection(ctx)
+		c, reused, err := u.connection(ctx, call.Fresh)
 		if err != nil {
 			return nil, u.failed(ctx, Connect, err)
 		}
@@ -165,8 +167,11 @@ func (u *Upstream) failed(ctx context.Context, phase Phase, err error) error {
 }
 
 // connection returns the youngest idle connection that is not known to be dead, or a new one.
-func (u *Upstream) connection(ctx context.Context) (c *conn, reused bool, err error) {
-	for c = u.youngest(); c != nil; c = u.youngest() {
+func (u *Upstream) connection(ctx context.Context, fresh bool) (c *conn, reused bool, err error) {
+	for !fresh {
+		if c = u.youngest(); c == nil {
+			break
+		}
 		if c.alive() {
 			return c, true, nil
 		}

@@ -211,6 +211,20 @@ func TestAnIdleConnectionThatTheOtherSideClosedIsNotUsed(t *testing.T) {
 	require.EqualValues(t, 4, s.conns.Load())
 }
 
+func TestAFreshCallTakesANewConnection(t *testing.T) {
+	s := serve(t, Options{}, func(_ int, c net.Conn, r *bufio.Reader) {
+		for request(r) != nil {
+			_, _ = io.WriteString(c, okReply)
+		}
+	})
+	_, err := s.get()
+	require.NoError(t, err)
+	resp, err := s.up.Do(t.Context(), &Call{Method: "POST", Path: "/x", Fresh: true})
+	require.NoError(t, err)
+	resp.Close()
+	require.EqualValues(t, 2, s.conns.Load())
+}
+
 func TestACallOnANewConnectionIsNotSentAgain(t *testing.T) {
 	s := serve(t, Options{}, func(_ int, c net.Conn, r *bufio.Reader) { request(r) })
 	_, err := s.get()

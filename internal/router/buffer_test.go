@@ -144,6 +144,23 @@ func TestDecodeCallThatBreaksIsNotSentAgain(t *testing.T) {
 	require.Equal(t, []string{calls[0].id, calls[1].id, calls[2].id}, w.node.rids())
 }
 
+// A node that closes its connections while they are idle would break one attempt after the other.
+func TestLaterAttemptGoesOutOnNewConnections(t *testing.T) {
+	w := newPlace(t)
+	w.ask(blocking).end().wantOK("Hello, world") // which leaves idle connections
+	var prefill, decoded int
+	w.prefill.script(nil, func(p *fakePrefill, x *exchange) {
+		prefill = x.nth
+		p.good(x)
+	})
+	w.node.script(hangsUp, func(d *decode) { // after the cancel of the first, on a connection that is idle again
+		decoded = d.nth
+		says(hi...)(d)
+	})
+	w.ask(blocking).end().wantOK("Hello, world")
+	require.Equal(t, []int{1, 1}, []int{prefill, decoded})
+}
+
 // Promise 5: nothing waits for a leg whose partner is dead.
 func TestKVOfAPrefillNodeThatWentAwayIsNotWaitedFor(t *testing.T) {
 	w := newPlace(t)

@@ -103,7 +103,8 @@ func (l *life) postDecode() (status int, answer []byte, f *failure) {
 	resp, err := l.node.Do(ctx, &nodes.Call{
 		Method: "POST", Path: leg.Path, Body: leg.Body,
 		HeadTimeout: l.r.opts.KVTimeout, IdleTimeout: l.r.opts.StreamIdleTimeout,
-		Once: true, // who has taken the rid before breaking off has let go of its KV: only a fresh pair can follow
+		Once:  true, // who has taken the rid before breaking off has let go of its KV: only a fresh pair can follow
+		Fresh: l.attempts > 1,
 	})
 	if err != nil {
 		return 0, nil, l.nodeLost(err)

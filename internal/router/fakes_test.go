@@ -61,7 +61,8 @@ type fake struct {
 
 	mu   sync.Mutex
 	srv  *http.Server
-	open int // requests in work
+	open int            // requests in work
+	came map[string]int // requests by connection
 
 	handlers sync.WaitGroup
 	serving  sync.WaitGroup
@@ -119,6 +120,7 @@ type exchange struct {
 	r    *http.Request
 	raw  []byte
 	body map[string]any
+	nth  int // request of its connection, from 1
 }
 
 // work reads a request and has it answered by play, which may panic with http.ErrAbortHandler to cut the connection.
@@ -127,13 +129,18 @@ func (f *fake) work(w http.ResponseWriter, r *http.Request, play func(*exchange)
 	defer f.handlers.Done()
 	f.mu.Lock()
 	f.open++
+	if f.came == nil {
+		f.came = map[string]int{}
+	}
+	f.came[r.RemoteAddr]++
+	nth := f.came[r.RemoteAddr]
 	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.open--
 	}()
-	x := &exchange{w: w, r: r}
+	x := &exchange{w: w, r: r, nth: nth}
 	var err error
 	if x.raw, err = io.ReadAll(r.Body); err != nil {
 		return // the router hung up while it was sending

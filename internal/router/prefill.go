@@ -71,7 +71,8 @@ func (l *life) askPrefill(step tracing.Span) (answer []byte, status int, err err
 	resp, err := l.r.prefill.Do(l.ctx, &nodes.Call{
 		Method: "POST", Path: leg.Path, Header: l.prefillHeader(leg.Header, step), Body: leg.Body,
 		HeadTimeout: l.r.opts.PrefillTimeout, IdleTimeout: l.r.opts.StreamIdleTimeout,
-		Once: true, // a second try has an id of its own
+		Once:  true, // a second try has an id of its own
+		Fresh: l.attempts > 1,
 	})
 	if err != nil {
 		return nil, 0, err
