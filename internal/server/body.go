@@ -47,6 +47,9 @@ func (s *Server) readBody(ctx *fasthttp.RequestCtx, c *conn) ([]byte, *openai.Er
 		return nil, e
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
+		if s.draining.Load() {
+			return nil, draining()
+		}
 		return nil, refuse(408, openai.TypeBadRequest, "the body did not come: nothing was received for 60 s")
 	}
 	if connectionEnded(err) {
@@ -58,7 +61,7 @@ func (s *Server) readBody(ctx *fasthttp.RequestCtx, c *conn) ([]byte, *openai.Er
 // overlongHeader carries the length of a body that is too large from headReceived to readBody. A client that sends it gets what it asks for.
 const overlongHeader = "X-Pd-Overlong"
 
-// headReceived is fasthttp's hook. Without it fasthttp reads the first 8 KB of a body before the handler may refuse it for its length, and
+// headReceived is fasthttp's hook. Without it fasthttp waits for the beginning of a body before the handler may refuse it for its length, and
 // a client that waits for our word first (Expect: 100-continue) would be told to go on.
 func (s *Server) headReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	if n := h.ContentLength(); n > s.opts.MaxBody {

@@ -32,6 +32,7 @@ type conn struct {
 	idle   bool                    // between two requests
 	unread bool                    // the client may be sending a body that nobody reads
 	closed bool
+	sendBy time.Time // in a drain: when what clients had begun to send must have come
 }
 
 // begin makes the context of a request that runs on c: a child of base that ends when the client leaves.
@@ -122,8 +123,18 @@ func (c *conn) linger() {
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
+	_ = c.SetReadDeadline(time.Now().Add(lingerTime))
 	_, _ = io.Copy(io.Discard, c.Conn)
+}
+
+// SetReadDeadline is used by fasthttp, and by who reads a body. A drain does not wait for what clients go on to send.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.sendBy.IsZero() && (t.IsZero() || c.sendBy.Before(t)) {
+		t = c.sendBy
+	}
+	return c.Conn.SetReadDeadline(t)
 }
 
 // drop closes the connection at once.
@@ -232,8 +243,8 @@ func (cs *connections) state(nc net.Conn, st fasthttp.ConnState) {
 	c.mu.Unlock()
 }
 
-// closeIdle closes what is between two requests, now and for the rest of the drain.
-func (cs *connections) closeIdle() {
+// closeIdle closes what is between two requests, now and for the rest of the drain. What is in the middle of sending one has until sendBy.
+func (cs *connections) closeIdle(sendBy time.Time) {
 	cs.mu.Lock()
 	cs.draining = true
 	cs.checkLocked()
@@ -242,6 +253,9 @@ func (cs *connections) closeIdle() {
 		c.mu.Lock()
 		if c.idle {
 			idle = append(idle, c)
+		} else {
+			c.sendBy = sendBy
+			_ = c.Conn.SetReadDeadline(sendBy)
 		}
 		c.mu.Unlock()
 	}

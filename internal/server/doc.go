@@ -17,7 +17,8 @@
 //  2. A client that closes its connection ends the context of its request, in every phase, without a read pending on it.
 //  3. A stream that failed ends in an aborted connection, never in the clean end of a chunked body.
 //  4. Every refusal is JSON in the one form of openai.Error.
-//  5. When Run is told to stop, the listener is closed first, idle connections next.
+//  5. When Run is told to stop, the listener is closed first, idle connections next, and who is in the middle of sending a request has a
+//     moment for the rest of it.
 //  6. A request carries the moment at which its last byte came to this machine, however late it is read (Linux).
 //
 // # Not here

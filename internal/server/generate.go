@@ -36,14 +36,19 @@ func (s *Server) generate(ctx *fasthttp.RequestCtx, c *conn, ep openai.Endpoint)
 // acceptBody reads the body of a request that is let in.
 func (s *Server) acceptBody(ctx *fasthttp.RequestCtx, c *conn) ([]byte, *openai.Error) {
 	if s.draining.Load() {
-		e := openai.Errorf(openai.TypeDraining, "the router is shutting down: send the request again in a moment")
-		e.RetryAfter = 1
-		return nil, e
+		return nil, draining()
 	}
 	if kind := ctx.Request.Header.ContentType(); bytes.HasPrefix(kind, []byte("multipart/")) {
 		return nil, openai.Errorf(openai.TypeUnsupportedMediaType, "Content-Type %.60q: send application/json", kind)
 	}
 	return s.readBody(ctx, c)
+}
+
+// draining refuses what comes too late.
+func draining() *openai.Error {
+	e := openai.Errorf(openai.TypeDraining, "the router is shutting down: send the request again in a moment")
+	e.RetryAfter = 1
+	return e
 }
 
 // write hands a reply to fasthttp.

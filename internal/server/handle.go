@@ -85,8 +85,8 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	switch {
 	case errors.As(err, &small):
 		s.fail(ctx, openai.Errorf(openai.TypeHeaderTooLarge, "the head of the request is longer than %d bytes", headBuffer))
-	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		s.fail(ctx, openai.Errorf(openai.TypePayloadTooLarge, "the body is larger than --max-body allows (%d)", s.opts.MaxBody))
+	case errors.As(err, &timeout) && timeout.Timeout() && s.draining.Load():
+		s.fail(ctx, draining())
 	case errors.As(err, &timeout) && timeout.Timeout():
 		s.fail(ctx, refuse(408, openai.TypeBadRequest, "the request did not come to its end in time"))
 	default:

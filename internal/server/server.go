@@ -21,7 +21,8 @@ const (
 	keepAlive   = 620 * time.Second // idle connections; clients pool theirs for 300 s
 	headBuffer  = 8 << 10           // longest head of a request
 	writeBuffer = 16 << 10
-	forcedGrace = time.Second // for cut streams to say so
+	sendGrace   = 500 * time.Millisecond // in a drain, for clients in the middle of sending a request
+	forcedGrace = time.Second            // for cut streams to say so
 )
 
 // Options of the edge.
@@ -70,8 +71,8 @@ func New(o Options, r *router.Router, page Page, log *zap.Logger) (*Server, erro
 		IdleTimeout:                  keepAlive,
 		ReadBufferSize:               headBuffer,
 		WriteBufferSize:              writeBuffer,
-		MaxRequestBodySize:           o.MaxBody,
 		StreamRequestBody:            true, // the handler reads bodies itself, into buffers of the right size
+		MaxRequestBodySize:           1,    // so many bytes of a body fasthttp waits for before it calls the handler; the limit is readBody's
 		DisablePreParseMultipartForm: true,
 		LazyRequestTime:              true,
 		CloseOnShutdown:              true,
@@ -125,7 +126,7 @@ func (s *Server) drain(forced <-chan struct{}) {
 	}()
 	s.status.Close() // before the waiters, who may be many, are woken
 	s.router.Drain()
-	s.conns.closeIdle()
+	s.conns.closeIdle(time.Now().Add(sendGrace))
 	timer := time.NewTimer(s.opts.DrainTimeout)
 	defer timer.Stop()
 	select {

@@ -107,6 +107,27 @@ func TestRequestDuringADrainIsRefused(t *testing.T) {
 	e.ends()
 }
 
+// Promise 10: who is still sending a request is not waited for, and is told.
+func TestClientThatIsStillSendingDoesNotHoldUpTheEnd(t *testing.T) {
+	for name, sent := range map[string]string{
+		"a head":         "POST " + chatPath + " HTTP/1.1\r\nHost: x\r\n",
+		"a short body":   request("POST", chatPath, "Content-Length: 100"),
+		"a body":         request("POST", chatPath, "Content-Length: 20000") + strings.Repeat(" ", 10_000),
+		"a body, chunks": request("POST", chatPath, "Transfer-Encoding: chunked") + "2\r\n{}\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEdge(t)
+			c := e.dial().send(sent)
+			await(t, "its first bytes are read", func() bool { return e.server.Connections() == 1 && e.idle() == 0 })
+			start := time.Now()
+			e.ends()
+			require.Less(t, time.Since(start), sendGrace+slack*150*time.Millisecond)
+			c.reply().wantError(503, "draining")
+			require.Empty(t, e.logs.FilterMessage("running requests are cut off").All())
+		})
+	}
+}
+
 func TestHealthSaysThatTheServerDrains(t *testing.T) {
 	e := newEdge(t)
 	running, g := e.occupy()
@@ -190,7 +211,7 @@ func TestConnectionThatComesIntoADrainIsClosed(t *testing.T) {
 	before, _ := net.Pipe()
 	first := cs.add(before)
 	cs.state(first, fasthttp.StateActive)
-	cs.closeIdle()
+	cs.closeIdle(time.Now())
 	client, late := net.Pipe()
 	require.NoError(t, client.SetReadDeadline(time.Now().Add(soon)))
 	cs.add(late)
