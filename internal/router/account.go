@@ -73,6 +73,7 @@ func (l *life) finish(f *failure) {
 		return
 	}
 	l.finished = true
+	l.comeBack()
 	l.leaveArena()
 	if l.times.end.IsZero() {
 		l.times.end = time.Now()

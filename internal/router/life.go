@@ -56,8 +56,9 @@ type life struct {
 	lease      *queue.Lease
 	node       *backend
 	nodeName   string
-	epoch      uint32  // of the node at the grant, see backend
-	from       *sender // that was asked for the KV
+	epoch      uint32    // of the node at the grant, see backend
+	back       *comeback // between two attempts
+	from       *sender   // that was asked for the KV
 	prefilled  *engine.Prefilled
 	dispatched bool     // a decode POST went out
 	nodeEnded  bool     // the node itself has reported an end
@@ -136,12 +137,20 @@ func (l *life) serve() *failure {
 		case f.outcome == QueueTimeout && before != nil:
 			return before.later(f.err.RetryAfter)
 		}
+		l.back = &comeback{over: make(chan struct{})}
 		l.endLease(0)
 		if !l.again(f) {
+			l.comeBack()
 			return f
 		}
 		before = f
 	}
+}
+
+// comeBack ends the request's comeback, if it is in one.
+func (l *life) comeBack() {
+	l.back.end()
+	l.back = nil
 }
 
 // begin starts a life; finish ends it.

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,7 +14,8 @@ import (
 
 // endLease ends the present attempt's hold on its node; without a lease it does nothing. A node that has itself
 // reported an end is free. One that has not is cancelled, and its slot settles: it is given on when the node
-// says that it is idle. The wait for that, up to wait, is for a client that may come again at once.
+// says that it is idle. The wait for that, up to wait, is for a client that may come again at once. A request that comes
+// again itself (l.back) has its place in the line before the slot is given on.
 func (l *life) endLease(wait time.Duration) {
 	lease := l.lease
 	if lease == nil {
@@ -22,10 +24,10 @@ func (l *life) endLease(wait time.Duration) {
 	l.lease = nil
 	doubt := l.doubtful()
 	if !isOwned(lease) { // given ahead: nothing was sent to the node
-		if len(doubt.rids) == 0 {
+		if len(doubt.rids) == 0 && l.back == nil {
 			lease.Release()
 		} else {
-			l.r.settleAhead(lease, l.node, doubt)
+			l.r.settleAhead(lease, l.node, doubt, l.back)
 		}
 		return
 	}
@@ -44,7 +46,7 @@ func (l *life) endLease(wait time.Duration) {
 	}
 	l.node.endSequence()
 	mustCancel := l.dispatched && !l.nodeEnded
-	if !mustCancel && rest == 0 && len(doubt.rids) == 0 {
+	if !mustCancel && rest == 0 && len(doubt.rids) == 0 && l.back == nil {
 		l.node.enter(metrics.SlotFree, nil)
 		lease.Release()
 		return
@@ -54,7 +56,7 @@ func (l *life) endLease(wait time.Duration) {
 		rid = l.prefilled.RID
 		l.r.metrics.Requests.Cancelled(max(l.phase(), metrics.KVWait))
 	}
-	settled := l.r.settle(lease, l.node, rid, doubt, rest)
+	settled := l.r.settle(lease, l.node, rid, doubt, rest, l.back)
 	if wait <= 0 {
 		return
 	}
@@ -63,6 +65,26 @@ func (l *life) endLease(wait time.Duration) {
 	select {
 	case <-settled:
 	case <-timer.C:
+	}
+}
+
+// comeback is a request between two of its attempts. The slot of the first is given on when the request stands in the line again, and so
+// ahead of all that came later, or when it is certain that it will not. Nil is a request that does not come back.
+type comeback struct {
+	once sync.Once
+	over chan struct{}
+}
+
+func (c *comeback) end() {
+	if c != nil {
+		c.once.Do(func() { close(c.over) })
+	}
+}
+
+// await returns when c is over. Its request is the owner, and ends it on every path.
+func (c *comeback) await() {
+	if c != nil {
+		<-c.over
 	}
 }
 
@@ -101,8 +123,9 @@ const (
 )
 
 // settle gives lease back when its node is idle, after cancelling rid on it ("": there is nothing to cancel), when no part of
-// the KV of d keeps its buffer or can come to do so, and after a rest. A node that works on rid has no bound: only it knows when it is done.
-func (r *Router) settle(lease *queue.Lease, be *backend, rid string, d doubt, rest time.Duration) <-chan struct{} {
+// the KV of d keeps its buffer or can come to do so, after a rest, and when back is over. A node that works on rid has no bound: only it
+// knows when it is done.
+func (r *Router) settle(lease *queue.Lease, be *backend, rid string, d doubt, rest time.Duration, back *comeback) <-chan struct{} {
 	be.enter(metrics.SlotSettle, nil)
 	lease.Settle()
 	done := make(chan struct{}) // closed by the goroutine
@@ -121,6 +144,7 @@ func (r *Router) settle(lease *queue.Lease, be *backend, rid string, d doubt, re
 		if rest > 0 {
 			sleep(r.background, rest)
 		}
+		back.await()
 	})
 	return done
 }
@@ -148,11 +172,15 @@ func (r *Router) untilIdle(be *backend, rid string) {
 	}
 }
 
-// settleAhead gives back a lease that was given ahead, when no part of the KV of d keeps the node's buffer or can come to. As long as
-// the node decodes for the request before, it cannot be told to let go of it.
-func (r *Router) settleAhead(lease *queue.Lease, be *backend, d doubt) {
+// settleAhead gives back a lease that was given ahead, when no part of the KV of d keeps the node's buffer or can come to, and when back is
+// over. As long as the node decodes for the request before, it cannot be told to let go of it.
+func (r *Router) settleAhead(lease *queue.Lease, be *backend, d doubt, back *comeback) {
 	r.settling.Go(func() { // ended by the end of the request before, or r.stop; awaited by Run
 		defer lease.Release()
+		defer back.await()
+		if len(d.rids) == 0 {
+			return
+		}
 		select {
 		case <-lease.Owned():
 		case <-r.background.Done():
