@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"os"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -241,6 +242,10 @@ func (p *parts) run(ctx context.Context, cfg config.Config, ln net.Listener, log
 		return err
 	})
 	g.Go(func() error { return awaitReady(stopping, cfg.StartupTimeout, p.router, log, stop) })
+	g.Go(func() error {
+		announce(stopping, os.Getenv("NOTIFY_SOCKET"), p.router.Ready(), cfg.DrainTimeout, log)
+		return nil
+	})
 	g.Go(func() error {
 		defer stopNodes()
 		defer stop(nil) // a listener that failed ends the rest
