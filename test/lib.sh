@@ -107,6 +107,23 @@ find_chromium() {
   chromium=$(command -v chromium)
 }
 
+# find_prometheus sets prometheus and promtool: those in PATH, else Debian's, which are unpacked into the cache and not installed.
+unpack_prometheus() { # without root if the package lists are there
+  local to=$cache/prometheus
+  rm -rf "$to" && mkdir -p "$to" && cd "$to" || return
+  apt-get -q download prometheus > apt.log 2>&1 || { apt-get -q update && apt-get -q download prometheus; } > apt.log 2>&1 || {
+    cat apt.log >&2
+    return 1
+  }
+  dpkg -x prometheus_*.deb . && rm -f prometheus_*.deb
+}
+find_prometheus() {
+  prometheus=prometheus promtool=promtool
+  command -v prometheus > /dev/null && command -v promtool > /dev/null && return
+  once prometheus 1 unpack_prometheus || die "no Prometheus: install it, or run this where apt-get can fetch it"
+  prometheus=$cache/prometheus/usr/bin/prometheus promtool=$cache/prometheus/usr/bin/promtool
+}
+
 # npm_packages NAME PACKAGE@VERSION...: installs them once; NODE_PATH is then $cache/NAME/node_modules.
 npm_packages() {
   local name=$1

@@ -20,21 +20,7 @@ mode=${1:-check}
 . "$(dirname "$0")/lib.sh"
 here=$root/test/observe
 
-unpack_prometheus() { # from Debian, without root if the package lists are there
-  local to=$cache/prometheus
-  rm -rf "$to" && mkdir -p "$to" && cd "$to" || return
-  apt-get -q download prometheus > apt.log 2>&1 || { apt-get -q update && apt-get -q download prometheus; } > apt.log 2>&1 || {
-    cat apt.log >&2
-    return 1
-  }
-  dpkg -x prometheus_*.deb . && rm -f prometheus_*.deb
-}
-if command -v prometheus > /dev/null && command -v promtool > /dev/null; then
-  prometheus=prometheus promtool=promtool
-else
-  once prometheus 1 unpack_prometheus || die "no Prometheus: install it, or run this where apt-get can fetch it"
-  prometheus=$cache/prometheus/usr/bin/prometheus promtool=$cache/prometheus/usr/bin/promtool
-fi
+find_prometheus
 PD_ROUTER_NIXL_LIBRARY=${PD_ROUTER_NIXL_LIBRARY:-$(bash "$root/test/nixl-deps.sh")} || die "no NIXL library"
 if [ "$mode" = draw ]; then
   find_chromium
