@@ -18,12 +18,15 @@ help: ## list the targets
 
 ## ---- build and run
 
-.PHONY: build demo clean
+.PHONY: build demo dist clean
 build: ## bin/pd-router
 	$(GO) build -trimpath -buildvcs=$(BUILDVCS) -o $(BIN) ./cmd/pd-router
 
 demo: build ## the main job: a burst of agent requests on one simulated slot, without a queue and with one
 	$(BIN) demo
+
+dist: ## release archives with checksums in out/dist, the same bytes anywhere; ARGS="amd64" picks
+	GO=$(GO) deploy/dist.sh $(ARGS)
 
 clean: ## remove what builds leave behind
 	rm -rf bin out
@@ -70,6 +73,7 @@ fmt: ## every Go file is as gofmt writes it
 mod: ## go.mod and go.sum are tidy and match what was downloaded
 	$(GO) mod tidy -diff
 	$(GO) -C deploy/grafana/gen mod tidy -diff
+	$(GO) -C test/deploy mod tidy -diff
 	$(GO) mod verify
 
 vet: ## go vet
@@ -83,12 +87,12 @@ dashboards: ## the generator of the dashboards, a module of its own: vet and tes
 	$(GO) -C deploy/grafana/gen test ./...
 
 scripts: ## shell and Python files parse
-	@for f in .ci/run $$(find . -name '*.sh' -not -path './out/*'); do bash -n "$$f" || exit 1; done
+	@for f in .ci/run deploy/slurm/job.sbatch deploy/slurm/python $$(find . -name '*.sh' -not -path './out/*'); do bash -n "$$f" || exit 1; done
 	@python3 -B -c 'import ast, pathlib; [ast.parse(p.read_text(), str(p)) for d in ("test", "bench") for p in pathlib.Path(d).rglob("*.py")]'
 
 ## ---- with things from outside: libraries, and the conformance kit of CONTRIBUTING.md
 
-.PHONY: deps test-real blackbox test-clients test-peer test-ctrlcases test-staging test-sim-nixl test-nixl-interop test-chaos observe observe-check dashboard-pictures test-page ci
+.PHONY: deps test-real blackbox test-clients test-peer test-ctrlcases test-staging test-sim-nixl test-nixl-interop test-chaos observe observe-check dashboard-pictures test-page test-deploy ci
 deps: ## fetch what test-real needs: the NIXL library and real tokenizers, about 200 MB, once
 	test/real.sh setup
 
@@ -130,6 +134,9 @@ dashboard-pictures: ## docs/img/dash-*.png anew: the dashboards after a minute o
 
 test-page: ## the status page in a real browser
 	test/status-page.sh
+
+test-deploy: ## deploy/ with the programs that it is for: systemd, Helm, Kubernetes' schemas, compose, Prometheus, Slurm; ARGS="helm slurm" picks
+	test/deploy.sh $(ARGS)
 
 ci: ## everything, as CI runs it
 	.ci/run
