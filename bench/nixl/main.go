@@ -18,16 +18,16 @@ type kind struct {
 	name  string
 	spans []nixl.Span // addresses relative to the receiver's memory
 	block int         // writes of a block: short, so that what else the machine does meets both sides alike
-	pairs int         // blocks of each side
+	pairs int         // blocks of each side in a round
 	speed bool        // the ratio is of bytes a second, and should be high; else of time, and should be low
 	goal  float64
 }
 
 func kinds() []kind {
 	return []kind{
-		{"4 KB, latency", []nixl.Span{{Len: 4096}}, 400, 61, false, 1.10},
-		{"64 MB, bandwidth", []nixl.Span{{Len: memory}}, 4, 31, true, 0.97},
-		{"KV of 237 descriptors, 6.5 MB, bandwidth", cache(), 16, 61, true, 0.95},
+		{"4 KB, latency", []nixl.Span{{Len: 4096}}, 400, 15, false, 1.10},
+		{"64 MB, bandwidth", []nixl.Span{{Len: memory}}, 4, 5, true, 0.97},
+		{"KV of 237 descriptors, 6.5 MB, bandwidth", cache(), 16, 11, true, 0.95},
 	}
 }
 
@@ -44,21 +44,24 @@ func cache() (spans []nixl.Span) {
 	return spans
 }
 
-// writer is one side of the comparison: it does n writes and returns how long each took.
-type writer interface {
-	write(spans []nixl.Span, n int) ([]time.Duration, error)
+func main() {
+	if len(os.Args) > 2 && os.Args[2] == "writer" { // started by startSides, in the form of bench.c
+		end(serveWriter(os.Args[1]))
+	}
+	rounds := flag.Int("rounds", 16, "how often all processes are started anew")
+	flag.Parse()
+	end(run(*rounds))
 }
 
-func main() {
-	scale := flag.Float64("scale", 1, "repeats, times this")
-	flag.Parse()
-	if err := run(*scale); err != nil {
+func end(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench/nixl:", err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
-func run(scale float64) error {
+func run(rounds int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	for name, value := range map[string]string{"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo"} {
@@ -72,33 +75,49 @@ func run(scale float64) error {
 	if err != nil {
 		return err
 	}
-	c, err := startC(ctx, lib.Info().Path)
+	folder, err := os.MkdirTemp("", "bench-nixl-")
 	if err != nil {
 		return err
 	}
-	defer c.close()
-	g, err := startGo(ctx, lib, c.blob, c.base)
+	defer os.RemoveAll(folder)
+	program, err := compile(ctx, folder)
 	if err != nil {
 		return err
 	}
-	defer g.close()
-
+	results := make([]result, len(kinds()))
+	for i := range rounds {
+		fmt.Fprintf(os.Stderr, "round %d of %d\n", i+1, rounds)
+		if err := round(ctx, program, lib.Info().Path, results); err != nil {
+			return err
+		}
+	}
 	fmt.Printf("NIXL %s, UCX %s, %s\n\n", lib.Info().Path, lib.UCX(), os.Getenv("UCX_TLS"))
 	fmt.Println("| write | repeats | C p50 | Go p50 | Go/C, median of repeats | quartiles | goal |")
 	fmt.Println("|---|---|---|---|---|---|---|")
 	missed := 0
-	for _, k := range kinds() {
-		res, err := compare(k, max(1, int(float64(k.pairs)*scale)), c, g)
-		if err != nil {
-			return fmt.Errorf("%s: %w", k.name, err)
-		}
-		fmt.Println(res.row(k))
-		if !res.reaches(k) {
+	for i, k := range kinds() {
+		fmt.Println(results[i].row(k))
+		if !results[i].reaches(k) {
 			missed++
 		}
 	}
 	if missed > 0 {
 		return fmt.Errorf("%d of %d ratios miss their goal", missed, len(kinds()))
+	}
+	return nil
+}
+
+// round adds to the results what one set of processes yields.
+func round(ctx context.Context, program, library string, results []result) error {
+	s, err := startSides(ctx, program, library)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	for i, k := range kinds() {
+		if err := results[i].compare(k, s); err != nil {
+			return fmt.Errorf("%s: %w", k.name, err)
+		}
 	}
 	return nil
 }
@@ -110,32 +129,32 @@ type result struct {
 }
 
 // compare runs blocks in turn: C first in the even repeats, Go first in the odd ones. One block of each warms up.
-func compare(k kind, repeats int, c, g writer) (result, error) {
-	var res result
-	for i := -1; i < repeats; i++ {
-		sides := []writer{c, g}
+func (r *result) compare(k kind, s *sides) error {
+	for i := -1; i < k.pairs; i++ {
+		order := []*writer{&s.c, &s.g}
 		if i%2 != 0 {
-			slices.Reverse(sides)
+			slices.Reverse(order)
 		}
-		took := map[writer]time.Duration{}
-		for _, w := range sides {
+		took := map[*writer]time.Duration{}
+		for _, w := range order {
 			samples, err := w.write(k.spans, k.block)
 			if err != nil {
-				return res, err
+				return err
 			}
 			took[w] = median(samples[len(samples)/2:])
 		}
 		if i < 0 {
 			continue
 		}
-		res.c, res.g = append(res.c, took[c]), append(res.g, took[g])
-		ratio := float64(took[g]) / float64(took[c])
+		c, g := took[&s.c], took[&s.g]
+		r.c, r.g = append(r.c, c), append(r.g, g)
+		ratio := float64(g) / float64(c)
 		if k.speed {
 			ratio = 1 / ratio
 		}
-		res.ratios = append(res.ratios, ratio)
+		r.ratios = append(r.ratios, ratio)
 	}
-	return res, nil
+	return nil
 }
 
 func (r result) reaches(k kind) bool {

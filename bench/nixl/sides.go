@@ -17,12 +17,10 @@ import (
 	"pd-router/internal/nixl"
 )
 
-// cSide is the C program twice: the receiver of both sides, and the writer.
-type cSide struct {
-	target, writer *process
-	folder         string
-	blob           []byte // the receiver's metadata
-	base           uint64 // and address
+// writer is one side of the comparison: a process that writes to the receiver, and talks in lines as testdata/bench.c says.
+type writer struct {
+	process
+	base uint64 // address of the receiver's memory
 }
 
 // process is a child that talks in lines.
@@ -32,86 +30,109 @@ type process struct {
 	out *bufio.Reader
 }
 
-func startC(ctx context.Context, library string) (c *cSide, err error) {
-	folder, err := os.MkdirTemp("", "bench-nixl-")
-	if err != nil {
-		return nil, err
-	}
-	c = &cSide{folder: folder}
-	defer func() {
-		if err != nil {
-			c.close()
-		}
-	}()
+// sides are a receiver and both writers, all of them new: how the system lays out and places processes changes the figures more than
+// what is measured, and is another in each of them.
+type sides struct {
+	receiver process
+	c, g     writer
+}
+
+// compile makes the C program, in folder.
+func compile(ctx context.Context, folder string) (program string, err error) {
 	_, here, _, _ := runtime.Caller(0)
-	program := filepath.Join(folder, "bench")
+	program = filepath.Join(folder, "bench")
 	build := exec.CommandContext(ctx, "cc", "-std=gnu11", "-O2", "-o", program, filepath.Join(filepath.Dir(here), "testdata/bench.c"), "-ldl")
 	if text, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, text)
+		return "", fmt.Errorf("%w: %s", err, text)
 	}
-	if c.target, err = spawn(ctx, program, library, "target"); err != nil {
+	return program, nil
+}
+
+func startSides(ctx context.Context, program, library string) (s *sides, err error) {
+	s = &sides{}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if err = s.receiver.start(ctx, program, library, "target"); err != nil {
 		return nil, err
 	}
-	line, err := c.target.out.ReadString('\n')
+	line, err := s.receiver.out.ReadString('\n')
 	if err != nil {
 		return nil, fmt.Errorf("the receiver: %w", err)
 	}
 	var text string
-	if _, err := fmt.Sscan(line, &text, &c.base); err != nil {
+	var base uint64
+	if _, err := fmt.Sscan(line, &text, &base); err != nil {
 		return nil, err
 	}
-	if c.blob, err = hex.DecodeString(text); err != nil {
-		return nil, err
-	}
-	m, err := nixl.ParseMetadata(c.blob)
+	blob, err := hex.DecodeString(text)
 	if err != nil {
 		return nil, err
 	}
-	if c.writer, err = spawn(ctx, program, library, "writer"); err != nil {
+	m, err := nixl.ParseMetadata(blob)
+	if err != nil {
 		return nil, err
 	}
-	_, err = fmt.Fprintf(c.writer.in, "peer %s %s\n", text, m.Agent)
-	return c, err
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	s.c.base, s.g.base = base, base
+	if err := s.c.start(ctx, program, library, "writer"); err != nil {
+		return nil, err
+	}
+	if err := s.g.start(ctx, self, library, "writer"); err != nil {
+		return nil, err
+	}
+	for _, w := range []*writer{&s.c, &s.g} {
+		if _, err := fmt.Fprintf(w.in, "peer %s %s\n", text, m.Agent); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
-func spawn(ctx context.Context, program, library, role string) (*process, error) {
-	cmd := exec.CommandContext(ctx, program, library, role, strconv.Itoa(memory))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return &process{cmd, in, bufio.NewReaderSize(out, 1<<20)}, nil
-}
-
-func (c *cSide) close() {
-	for _, p := range []*process{c.writer, c.target} {
-		if p != nil {
+func (s *sides) close() {
+	for _, p := range []*process{&s.c.process, &s.g.process, &s.receiver} {
+		if p.cmd != nil {
 			p.in.Close()
 			_ = p.cmd.Wait() // it has done its work, or an error of its own is on stderr
 		}
 	}
-	os.RemoveAll(c.folder)
 }
 
-func (c *cSide) write(spans []nixl.Span, n int) ([]time.Duration, error) {
-	line := fmt.Appendf(nil, "write %d %d %d", n, c.base, len(spans))
+func (p *process) start(ctx context.Context, program, library, role string) error {
+	cmd := exec.CommandContext(ctx, program, library, role, strconv.Itoa(memory))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	*p = process{cmd, in, bufio.NewReaderSize(out, 1<<20)}
+	return nil
+}
+
+// write has spans written n times and returns how long each write took.
+func (w *writer) write(spans []nixl.Span, n int) ([]time.Duration, error) {
+	line := fmt.Appendf(nil, "write %d %d %d", n, w.base, len(spans))
 	for _, s := range spans {
 		line = fmt.Appendf(line, " %d %d %d", s.Off, s.Len, s.Addr)
 	}
-	if _, err := c.writer.in.Write(append(line, '\n')); err != nil {
+	if _, err := w.in.Write(append(line, '\n')); err != nil {
 		return nil, err
 	}
-	answer, err := c.writer.out.ReadString('\n')
+	answer, err := w.out.ReadString('\n')
 	if err != nil {
-		return nil, fmt.Errorf("the C writer: %w", err)
+		return nil, fmt.Errorf("a writer: %w", err)
 	}
 	var took []time.Duration
 	for _, f := range strings.Fields(answer) {
@@ -120,58 +141,6 @@ func (c *cSide) write(spans []nixl.Span, n int) ([]time.Duration, error) {
 			return nil, err
 		}
 		took = append(took, time.Duration(ns))
-	}
-	return took, nil
-}
-
-// goSide writes by the package that is measured.
-type goSide struct {
-	agent  *nixl.Agent
-	mem    *nixl.Memory
-	region *nixl.Region
-	peer   *nixl.Peer
-	base   uint64
-}
-
-func startGo(ctx context.Context, lib *nixl.Library, blob []byte, base uint64) (g *goSide, err error) {
-	g = &goSide{base: base}
-	if g.mem, err = nixl.NewMemory(memory, false); err != nil {
-		return nil, err
-	}
-	b := g.mem.Bytes()
-	for i := range b { // as the C side does: no page is missing when it is read
-		b[i] = 1
-	}
-	if g.agent, err = lib.NewAgent(ctx, "writer"); err != nil {
-		return nil, err
-	}
-	if g.region, err = g.agent.Register(ctx, g.mem, 0, memory); err != nil {
-		return nil, err
-	}
-	g.peer, err = g.agent.AddPeer(ctx, blob)
-	return g, err
-}
-
-func (g *goSide) close() {
-	if err := g.agent.Close(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-}
-
-func (g *goSide) write(spans []nixl.Span, n int) ([]time.Duration, error) {
-	there := make([]nixl.Span, len(spans))
-	for i, s := range spans {
-		there[i] = nixl.Span{Off: s.Off, Len: s.Len, Addr: s.Addr + g.base}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	took := make([]time.Duration, n)
-	for i := range took {
-		began := time.Now()
-		if err := g.peer.Write(ctx, g.region, there); err != nil {
-			return nil, err
-		}
-		took[i] = time.Since(began)
 	}
 	return took, nil
 }
