@@ -50,13 +50,12 @@ type Decode struct {
 
 	onChange func(*Decode, bool, error)
 	caps     atomic.Pointer[Capabilities]
-	capsAt   time.Time // next time to read the page; Run's goroutine only
 	hello    atomic.Pointer[tilert.Hello]
 	greet    chan struct{} // asks the hello reader for a look; never closed
 
-	unreadMu sync.Mutex
-	unread   chan struct{} // there while the page could not be read; closed by Run's goroutine when that was tried again
-	again    bool          // somebody waits for unread: the page is due now
+	capsMu sync.Mutex
+	capsAt time.Time     // next time to read the page of capabilities
+	unread chan struct{} // there while the page could not be read; closed by Run's goroutine when that was tried again
 }
 
 // NewDecode returns the client of a node. onChange is told when it goes up or down, or its capabilities changed,
@@ -78,35 +77,32 @@ func (d *Decode) Capabilities() Capabilities { return *d.caps.Load() }
 // Reread is nil when the page of capabilities was read, whatever it said. Else nothing is known, which counts as no capabilities:
 // it has the page read again at once, and returns a channel that is closed when that was tried.
 func (d *Decode) Reread() <-chan struct{} {
-	d.unreadMu.Lock()
-	defer d.unreadMu.Unlock()
-	if d.unread == nil {
-		return nil
+	d.capsMu.Lock()
+	defer d.capsMu.Unlock()
+	if d.unread != nil {
+		d.capsAt = time.Time{}
+		d.health.nudge()
 	}
-	d.again = true
-	d.health.nudge()
 	return d.unread
 }
 
-// dueNow says, once, whether somebody waits for the page.
-func (d *Decode) dueNow() bool {
-	d.unreadMu.Lock()
-	defer d.unreadMu.Unlock()
-	due := d.again
-	d.again = false
-	return due
+// capsDue says whether it is time to read the page of capabilities.
+func (d *Decode) capsDue() bool {
+	d.capsMu.Lock()
+	defer d.capsMu.Unlock()
+	return time.Now().After(d.capsAt)
 }
 
-// tried ends the wait for the page, and begins another when it could not be read.
-func (d *Decode) tried(err error) {
-	d.unreadMu.Lock()
-	defer d.unreadMu.Unlock()
+// capsTried notes what came of reading the page, and ends the wait of Reread.
+func (d *Decode) capsTried(err error) {
+	d.capsMu.Lock()
+	defer d.capsMu.Unlock()
 	if d.unread != nil {
 		close(d.unread)
-		d.unread = nil
 	}
+	d.capsAt, d.unread = time.Now().Add(capsRefresh), nil
 	if err != nil {
-		d.unread = make(chan struct{})
+		d.capsAt, d.unread = time.Now().Add(capsRetry), make(chan struct{})
 	}
 }
 
@@ -132,7 +128,9 @@ func (d *Decode) changed(up bool, err error) {
 		default:
 		}
 	} else {
+		d.capsMu.Lock()
 		d.capsAt = time.Time{}
+		d.capsMu.Unlock()
 	}
 	d.onChange(d, up, err)
 }
@@ -147,16 +145,12 @@ func (d *Decode) look(ctx context.Context) error {
 	if status >= 500 {
 		return fmt.Errorf("%s: GET /health answered %d", d.Addr(), status)
 	}
-	if d.dueNow() || time.Now().After(d.capsAt) {
+	if d.capsDue() {
 		caps, err := d.readCapabilities(ctx)
-		d.capsAt = time.Now().Add(capsRefresh)
-		if err != nil {
-			d.capsAt = time.Now().Add(capsRetry)
-		}
 		if old := d.caps.Swap(&caps); *old != caps && d.Up() {
 			d.onChange(d, true, nil)
 		}
-		d.tried(err)
+		d.capsTried(err)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ const (
 // health is what is known of whether one upstream answers, and the loop that keeps that knowledge fresh.
 type health struct {
 	probe    func(context.Context) error // one look; nil error: it answers
-	onChange func(up bool, err error)    // called from Run's goroutine, in order
+	onChange func(up bool, err error)    // called from the goroutine of Run or of Failed
 	wake     chan struct{}               // asks for a look; sent by nudge, never closed
 
 	mu      sync.Mutex
