@@ -56,9 +56,9 @@ type life struct {
 	lease      *queue.Lease
 	node       *backend
 	nodeName   string
-	epoch      uint32    // of the node at the grant, see backend
-	back       *comeback // between two attempts
-	from       *sender   // that was asked for the KV
+	epoch      uint32        // of the node at the grant, see backend
+	back       chan struct{} // see comeBack; nil but between two attempts
+	from       *sender       // that was asked for the KV
 	prefilled  *engine.Prefilled
 	dispatched bool     // a decode POST went out
 	nodeEnded  bool     // the node itself has reported an end
@@ -137,7 +137,7 @@ func (l *life) serve() *failure {
 		case f.outcome == QueueTimeout && before != nil:
 			return before.later(f.err.RetryAfter)
 		}
-		l.back = &comeback{over: make(chan struct{})}
+		l.back = make(chan struct{})
 		l.endLease(0)
 		if !l.again(f) {
 			l.comeBack()
@@ -147,10 +147,13 @@ func (l *life) serve() *failure {
 	}
 }
 
-// comeBack ends the request's comeback, if it is in one.
+// comeBack is called when a request between two attempts stands in a line again, and so ahead of all that came later, or is certain not
+// to: the slot of its earlier attempt is given on only then (see endLease).
 func (l *life) comeBack() {
-	l.back.end()
-	l.back = nil
+	if l.back != nil {
+		close(l.back)
+		l.back = nil
+	}
 }
 
 // begin starts a life; finish ends it.

@@ -259,8 +259,8 @@ func (be *backend) refusesGrammars() {
 // rereadWait bounds what a request waits for pages of capabilities: a node that hangs is no reason to hang.
 const rereadWait = 2 * time.Second
 
-// able refuses a request that no node can serve, before it waits. A page of capabilities that could not be read is no reason: it is read
-// once more before.
+// able refuses a request that no node can serve, before it waits. A page of capabilities that could not be read is no reason for it: the
+// page is read once more first.
 func (r *Router) able(ctx context.Context, req *openai.Request) *openai.Error {
 	e := r.lacking(req)
 	if e != nil && r.reread(ctx) {
@@ -298,25 +298,22 @@ func (r *Router) lacking(req *openai.Request) *openai.Error {
 	if req.Needs == 0 {
 		return nil
 	}
-	var one, some openai.Needs // of the last node; of any
-	all, able := openai.Everywhere, false
+	var last, some, partial openai.Needs // of the last node; of any; of Everywhere, but not on all
+	able := false
 	for _, be := range r.backends {
 		be.mu.Lock()
-		one = openai.Needs(be.traitsLocked())
+		last = openai.Needs(be.traitsLocked())
 		be.mu.Unlock()
-		some |= one
+		some |= last
 		if be.Seen() {
-			all &= one
+			partial |= openai.Everywhere &^ last
 		}
-		able = able || one&req.Needs == req.Needs
+		able = able || last&req.Needs == req.Needs
 	}
-	if e := req.Refusal(some&^openai.Everywhere | some&all); e != nil {
+	if e := req.Refusal(some &^ partial); e != nil || able {
 		return e
 	}
-	if able {
-		return nil
-	}
-	return req.Refusal(one) // each ability is there, but not all on one node
+	return req.Refusal(last) // each ability is there, but not all on one node
 }
 
 // backendOf is the node of a slot.

@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -68,23 +67,10 @@ func (l *life) endLease(wait time.Duration) {
 	}
 }
 
-// comeback is a request between two of its attempts. The slot of the first is given on when the request stands in the line again, and so
-// ahead of all that came later, or when it is certain that it will not. Nil is a request that does not come back.
-type comeback struct {
-	once sync.Once
-	over chan struct{}
-}
-
-func (c *comeback) end() {
-	if c != nil {
-		c.once.Do(func() { close(c.over) })
-	}
-}
-
-// await returns when c is over. Its request is the owner, and ends it on every path.
-func (c *comeback) await() {
-	if c != nil {
-		<-c.over
+// untilBack returns when back is closed, which its request does on every path; nil is of one that does not come again.
+func untilBack(back <-chan struct{}) {
+	if back != nil {
+		<-back
 	}
 }
 
@@ -123,9 +109,9 @@ const (
 )
 
 // settle gives lease back when its node is idle, after cancelling rid on it ("": there is nothing to cancel), when no part of
-// the KV of d keeps its buffer or can come to do so, after a rest, and when back is over. A node that works on rid has no bound: only it
-// knows when it is done.
-func (r *Router) settle(lease *queue.Lease, be *backend, rid string, d doubt, rest time.Duration, back *comeback) <-chan struct{} {
+// the KV of d keeps its buffer or can come to do so, after a rest, and when back is closed. A node that works on rid has no bound: only
+// it knows when it is done.
+func (r *Router) settle(lease *queue.Lease, be *backend, rid string, d doubt, rest time.Duration, back <-chan struct{}) <-chan struct{} {
 	be.enter(metrics.SlotSettle, nil)
 	lease.Settle()
 	done := make(chan struct{}) // closed by the goroutine
@@ -144,7 +130,7 @@ func (r *Router) settle(lease *queue.Lease, be *backend, rid string, d doubt, re
 		if rest > 0 {
 			sleep(r.background, rest)
 		}
-		back.await()
+		untilBack(back)
 	})
 	return done
 }
@@ -173,11 +159,11 @@ func (r *Router) untilIdle(be *backend, rid string) {
 }
 
 // settleAhead gives back a lease that was given ahead, when no part of the KV of d keeps the node's buffer or can come to, and when back is
-// over. As long as the node decodes for the request before, it cannot be told to let go of it.
-func (r *Router) settleAhead(lease *queue.Lease, be *backend, d doubt, back *comeback) {
+// closed. As long as the node decodes for the request before, it cannot be told to let go of it.
+func (r *Router) settleAhead(lease *queue.Lease, be *backend, d doubt, back <-chan struct{}) {
 	r.settling.Go(func() { // ended by the end of the request before, or r.stop; awaited by Run
 		defer lease.Release()
-		defer back.await()
+		defer untilBack(back)
 		if len(d.rids) == 0 {
 			return
 		}

@@ -29,18 +29,14 @@ func (l *life) serveTelling(out *flusher) *failure {
 // acquire takes a slot for want, telling the client where it stands if it asked for that.
 func (l *life) acquire(q *queue.Queue, want queue.Want) (*queue.Lease, error) {
 	defer l.comeBack()
-	if q != l.r.queue { // its place is in another line now
-		l.comeBack()
-	}
-	back := l.back
 	if l.tell == nil {
-		if back != nil {
-			want.Joined = func(queue.Ticket) { back.end() }
+		if l.back != nil {
+			want.Joined = func(queue.Ticket) { l.comeBack() }
 		}
 		return q.Acquire(l.ctx, want)
 	}
 	joined := make(chan queue.Ticket, 1)
-	want.Joined = func(ticket queue.Ticket) { back.end(); joined <- ticket }
+	want.Joined = func(ticket queue.Ticket) { joined <- ticket }
 	got := acquiring(l.ctx, q, want)
 	ticker := time.NewTicker(tellEvery)
 	defer ticker.Stop()
@@ -50,6 +46,7 @@ func (l *life) acquire(q *queue.Queue, want queue.Want) (*queue.Lease, error) {
 		case a := <-got:
 			return a.lease, a.err
 		case ticket = <-joined:
+			l.comeBack()
 		case <-ticker.C:
 		}
 		l.tellPlace(ticket)
