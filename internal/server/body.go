@@ -18,13 +18,15 @@ import (
 // error closes the connection, as what is left of the body is not read.
 func (s *Server) readBody(ctx *fasthttp.RequestCtx, c *conn) ([]byte, *openai.Error) {
 	length := ctx.Request.Header.ContentLength()
-	if n := overlong(&ctx.Request.Header); n > 0 {
-		return nil, s.tooLarge(n)
+	if length <= 0 { // chunks, or no body, or headReceived has done away with it
+		switch told := toldLength(&ctx.Request.Header); {
+		case told >= 0 && length < 0: // somebody on the way may have believed the length; fasthttp drops it
+			return nil, openai.Errorf(openai.TypeBadRequest, "the request has a Content-Length and a Transfer-Encoding")
+		case told > s.opts.MaxBody:
+			return nil, s.tooLarge(told)
+		}
 	}
-	switch {
-	case length < 0 && twoLengths(&ctx.Request.Header):
-		return nil, openai.Errorf(openai.TypeBadRequest, "the request has a Content-Length and a Transfer-Encoding")
-	case ctx.RequestBodyStream() == nil: // neither a length nor chunks
+	if ctx.RequestBodyStream() == nil { // neither a length nor chunks
 		return nil, refuse(411, openai.TypeBadRequest, "the request has no Content-Length")
 	}
 	if len(ctx.Request.Header.ContentEncoding()) > 0 && string(ctx.Request.Header.ContentEncoding()) != "identity" {
@@ -58,14 +60,11 @@ func (s *Server) readBody(ctx *fasthttp.RequestCtx, c *conn) ([]byte, *openai.Er
 	return nil, openai.Errorf(openai.TypeBadRequest, "the body could not be read to its end")
 }
 
-// overlongHeader carries the length of a body that is too large from headReceived to readBody. A client that sends it gets what it asks for.
-const overlongHeader = "X-Pd-Overlong"
-
-// headReceived is fasthttp's hook. Without it fasthttp waits for the beginning of a body before the handler may refuse it for its length, and
-// a client that waits for our word first (Expect: 100-continue) would be told to go on.
+// headReceived is fasthttp's hook. It makes a request whose body is too large one without a body, which readBody refuses by the length that
+// the client told: else fasthttp waits for the beginning of a body before it calls the handler, and has a client that waits for our word
+// first (Expect: 100-continue) go on.
 func (s *Server) headReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if n := h.ContentLength(); n > s.opts.MaxBody {
-		h.Set(overlongHeader, strconv.Itoa(n))
+	if h.ContentLength() > s.opts.MaxBody {
 		h.SetContentLength(0)
 		h.Del("Expect")
 		h.SetConnectionClose()
@@ -73,23 +72,15 @@ func (s *Server) headReceived(h *fasthttp.RequestHeader) fasthttp.RequestConfig 
 	return fasthttp.RequestConfig{}
 }
 
-// overlong is the length of a body that is too large, 0 for others.
-func overlong(h *fasthttp.RequestHeader) int {
-	n, err := strconv.Atoi(string(h.Peek(overlongHeader)))
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// twoLengths finds a Content-Length beside chunks, of which somebody on the way may have believed the other. fasthttp drops it.
-func twoLengths(h *fasthttp.RequestHeader) bool {
+// toldLength is the Content-Length as the client sent it, whatever became of it since; -1 when there is none.
+func toldLength(h *fasthttp.RequestHeader) int {
 	for line := range bytes.Lines(h.RawHeaders()) {
-		if name, _, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(name, []byte("Content-Length")) {
-			return true
+		if name, value, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(name, []byte("Content-Length")) {
+			n, _ := strconv.Atoi(string(bytes.TrimSpace(value))) // fasthttp has refused what is no number
+			return n
 		}
 	}
-	return false
+	return -1
 }
 
 // connectionEnded tells a client that has left from one that sends nonsense.
