@@ -142,11 +142,6 @@ type flusher struct {
 	n   int64
 }
 
-// lastly is a writer that can make use of knowing that there is one Write to come.
-type lastly interface {
-	NextIsLast()
-}
-
 func (f *flusher) flush() error {
 	if len(f.buf) == 0 {
 		return nil
@@ -157,14 +152,15 @@ func (f *flusher) flush() error {
 	return err
 }
 
+// last is the flush after which no more comes, see Reply.WriteTo.
 func (f *flusher) last() error {
-	if w, ok := f.w.(lastly); ok && len(f.buf) > 0 {
+	if w, ok := f.w.(interface{ NextIsLast() }); ok && len(f.buf) > 0 {
 		w.NextIsLast()
 	}
 	return f.flush()
 }
 
-// replyCreated is the one time stamp of a reply.
+// newReply begins the reply, with the one time stamp that all of its chunks have.
 func (l *life) newReply() *openai.Reply {
 	p := l.prefilled
 	return openai.NewReply(l.req, openai.ReplyOptions{
