@@ -107,20 +107,24 @@ find_chromium() {
   chromium=$(command -v chromium)
 }
 
-# find_prometheus sets prometheus and promtool: those in PATH, else Debian's, which are unpacked into the cache and not installed.
-unpack_prometheus() { # without root if the package lists are there
-  local to=$cache/prometheus
+# debs FOLDER PACKAGE...: Debian's packages, unpacked there and not installed; without root if the package lists are there.
+debs() {
+  local to=$1 deb
+  shift
   rm -rf "$to" && mkdir -p "$to" && cd "$to" || return
-  apt-get -q download prometheus > apt.log 2>&1 || { apt-get -q update && apt-get -q download prometheus; } > apt.log 2>&1 || {
-    cat apt.log >&2
+  apt-get -q download "$@" > apt.log 2>&1 || { apt-get -q update && apt-get -q download "$@"; } > apt.log 2>&1 || {
+    tail -n 3 apt.log >&2
     return 1
   }
-  dpkg -x prometheus_*.deb . && rm -f prometheus_*.deb
+  for deb in *.deb; do dpkg -x "$deb" . || return; done
+  rm -f ./*.deb
 }
+
+# find_prometheus sets prometheus and promtool: those in PATH, else Debian's. It is false where there are none.
 find_prometheus() {
   prometheus=prometheus promtool=promtool
   command -v prometheus > /dev/null && command -v promtool > /dev/null && return
-  once prometheus 1 unpack_prometheus || die "no Prometheus: install it, or run this where apt-get can fetch it"
+  once prometheus 1 debs "$cache/prometheus" prometheus || return
   prometheus=$cache/prometheus/usr/bin/prometheus promtool=$cache/prometheus/usr/bin/promtool
 }
 

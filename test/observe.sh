@@ -20,7 +20,7 @@ mode=${1:-check}
 . "$(dirname "$0")/lib.sh"
 here=$root/test/observe
 
-find_prometheus
+find_prometheus || die "no Prometheus: install it, or run this where apt-get can fetch it"
 PD_ROUTER_NIXL_LIBRARY=${PD_ROUTER_NIXL_LIBRARY:-$(bash "$root/test/nixl-deps.sh")} || die "no NIXL library"
 if [ "$mode" = draw ]; then
   find_chromium

@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
-# Runs COMMAND as on the login host of a Slurm with two hosts, node1 and node2, that lives as long as COMMAND does: in process, mount
-# and network namespaces of its own, with this machine's files. Afterwards nothing of the name of PD_ROUTER may run any more.
-# usage: slurm.sh ROOT WORK COMMAND...     ROOT: Debian's packages of Slurm, unpacked
+# Runs deploy/slurm/job.sbatch with CLIENT in a Slurm of two hosts, node1 and node2, with this machine's files. Says what the job said; the
+# exit code is the job's. With LINGER set the job is ended by scancel once its client has a reply, and the exit code is 0. Afterwards
+# nothing of the name of PD_ROUTER may run any more.
+# usage: slurm.sh ROOT WORK CLIENT     ROOT: Debian's packages of Slurm, unpacked; WORK: a new folder
+# Run it in namespaces of its own (test/deploy.sh): it takes host name, network, /etc/hosts and all processes for its own.
 set -uo pipefail
-if [ -z "${INSIDE:-}" ]; then
-  INSIDE=1 exec unshare --pid --fork --kill-child --mount --mount-proc --net --uts "$0" "$@"
-fi
-slurm=$1 work=$2
-shift 2
+slurm=$1 work=$2 client=$3 here=$PWD
 mkdir -p "$work"
 cd "$work" || exit 2
 plugins=$(echo "$slurm"/usr/lib/*/slurm-wlm)
@@ -44,8 +42,15 @@ for ((i = 0; i < 300; i++)); do
   [ "$(sinfo -h -t idle -o %D 2> /dev/null)" = 2 ] && break
   sleep 0.1
 done
-"$@"
-rc=$?
+id=$(cd "$here" && sbatch --parsable --output="$work/job.out" deploy/slurm/job.sbatch "$client") || exit 98
+if [ -n "${LINGER:-}" ]; then
+  until grep -qs DONE job.out; do sleep 0.1; done
+  scancel "$id"
+fi
+while [ -n "$(squeue -h)" ]; do sleep 0.1; done
+cat job.out
+rc=0 # after scancel it is that of whichever process the signal came to first
+[ -n "${LINGER:-}" ] || rc=$(scontrol show job "$id" | sed -n 's/.* ExitCode=\([0-9]*\):.*/\1/p')
 for ((i = 0; i < 50; i++)); do
   pgrep -x "$(basename "$PD_ROUTER")" > /dev/null || exit $rc
   sleep 0.1
