@@ -14,8 +14,8 @@ import (
 const smallWrite = 64 << 10
 
 // yieldAfter is how long a goroutine asks the library, in one write or in a row of small ones, before it passes through Go's scheduler. One that
-// has not for 10 ms loses its processor in the midst of a C call, and has the runtime's monitor wake every 20 microseconds for a while, on the very
-// cores that move the data: a tenth of the time of a 4 KB write on two cores.
+// has not for 10 ms loses its processor in the midst of a C call, and the runtime's monitor then keeps waking for a while, on the very cores that
+// move the data: a tenth of the time of a 4 KB write on two cores.
 const yieldAfter = 8 * time.Millisecond
 
 // Span is one piece of a write: Len bytes from Off in the region to Addr in the peer's address space.

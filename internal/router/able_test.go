@@ -55,7 +55,7 @@ func TestUnableRequestIsRefusedWhileTheSlotIsBusy(t *testing.T) {
 	first.end()
 }
 
-// Nothing is known of a node whose page could not be read. Before a request is refused for that, it is read again (case 79).
+// Nothing is known of a node whose page could not be read. Before a request is refused for that, it is read again.
 func TestPageThatCouldNotBeReadIsReadAgainBeforeARefusal(t *testing.T) {
 	w := newPlace(t, func(s *setup) { s.nodes[0].blank = 1 })
 	require.Zero(t, w.router.backends[0].Capabilities())
@@ -67,7 +67,7 @@ func TestPageThatCouldNotBeReadIsReadAgainBeforeARefusal(t *testing.T) {
 	w.ask(blocking).end().wantOK("Hello, world")
 }
 
-// What changes the sampling is the deployment's, not a node's (case 78).
+// What changes the sampling is the deployment's, not a node's.
 func TestPenaltiesAndIgnoreEOSMustBeOnAllNodes(t *testing.T) {
 	one, both := nodeSetup{caps: ableToIgnore}, nodeSetup{caps: ableToAll}
 	for _, nodes := range [][]nodeSetup{{one, both}, {both, one}} {

@@ -161,7 +161,7 @@ func TestLaterAttemptGoesOutOnNewConnections(t *testing.T) {
 	require.Equal(t, []int{1, 1}, []int{prefill, decoded})
 }
 
-// Promise 5: nothing waits for a leg whose partner is dead.
+// Nothing waits for a leg whose partner is dead.
 func TestKVOfAPrefillNodeThatWentAwayIsNotWaitedFor(t *testing.T) {
 	w := newPlace(t)
 	w.router.kvGrace = 10 * time.Millisecond

@@ -10,7 +10,7 @@ import (
 	"pd-router/internal/openai"
 )
 
-// Promise 10: who waits is told to come again, who runs goes on.
+// Who waits is told to come again, who runs goes on.
 func TestDrainRefusesWaitersAndLetsRunningRequestsEnd(t *testing.T) {
 	w := newPlace(t)
 	first, g := w.occupy()

@@ -142,7 +142,7 @@ func TestLogProbsThatAreMissingEndTheReply(t *testing.T) {
 	require.Equal(t, 1, w.outcomes(StreamFailed, 200))
 }
 
-// A token that could not come has a log-prob all the same (case 133). Python writes it in a way that JSON has none for.
+// A token that could not come has a log-prob all the same. Python writes it in a way that JSON has none for.
 func TestLogProbOfMinusInfinityIsWrittenAsVLLMDoes(t *testing.T) {
 	w := newPlace(t)
 	for _, body := range []string{`{"messages":[],"logprobs":true,"top_logprobs":1}`, `{"messages":[],"logprobs":true,"top_logprobs":1,"stream":true}`} {

@@ -107,7 +107,7 @@ func TestRequestDuringADrainIsRefused(t *testing.T) {
 	e.ends()
 }
 
-// Promise 10: who is still sending a request is not waited for, and is told.
+// Who is still sending a request is not waited for, and is told.
 func TestClientThatIsStillSendingDoesNotHoldUpTheEnd(t *testing.T) {
 	for name, sent := range map[string]string{
 		"a head":         "POST " + chatPath + " HTTP/1.1\r\nHost: x\r\n",

@@ -217,7 +217,7 @@ func (f *flood) stalls(t *testing.T) {
 	}
 }
 
-// Promise 8: a slow reader holds up its own node by back-pressure; what it has not read is in no memory of ours.
+// A slow reader holds up its own node by back-pressure; what it has not read is in no memory of ours.
 func TestSlowReaderHoldsUpItsOwnNodeOnly(t *testing.T) {
 	e := newEdge(t)
 	var before, after runtime.MemStats

@@ -32,7 +32,7 @@ type timings struct{ wait, convert, inject, decode time.Duration }
 // stubTokens are what the stub engine of the real node says after the first token.
 var stubTokens = []int{11, 22, 33}
 
-// stubReply is the answer of the real node's stub engine (case 173): its finish reason is always stop.
+// stubReply is the answer of the real node's stub engine: its finish reason is always stop.
 func stubReply(q *decodeRequest) *reply {
 	r := &reply{tokens: append([]int{q.FirstToken}, stubTokens...), finish: "stop", topN: q.TopLogProbs, stub: true}
 	r.n = max(1, min(len(r.tokens), q.MaxTokens))

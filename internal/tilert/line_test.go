@@ -46,7 +46,7 @@ func TestLogProbs(t *testing.T) {
 	l := parse(t, `{"t":[7,8,9],"lp":[null,-0.5,-Infinity],"tp":[[],[[8,-0.5],[11,-1.25]],[[9,-Infinity],[1,null]]]}`)
 	require.True(t, l.HasLogProbs && l.HasTop)
 	assert.True(t, math.IsNaN(l.LogProbs[0]))
-	assert.True(t, math.IsInf(l.LogProbs[2], -1), "it is no null, which would fail the reply (case 133)")
+	assert.True(t, math.IsInf(l.LogProbs[2], -1), "it is no null, which would fail the reply")
 	assert.Equal(t, -0.5, l.LogProbs[1])
 	require.Len(t, l.Top, 3)
 	assert.Empty(t, l.Top[0])
