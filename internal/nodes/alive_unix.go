@@ -12,13 +12,12 @@ import (
 type peek struct {
 	raw  syscall.RawConn
 	look func(fd uintptr)
-	ask  [1]unix.PollFd
-	n    int
+	ask  [1]unix.PollFd // and what was answered
 }
 
 func (p *peek) poll(fd uintptr) {
 	p.ask[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-	p.n, _ = unix.Poll(p.ask[:], 0)
+	_, _ = unix.Poll(p.ask[:], 0) // after an error nothing is answered, and nothing known
 }
 
 // alive reports whether an idle connection can carry a call, as far as this machine knows: the other side has neither closed it nor sent
@@ -36,6 +35,5 @@ func (c *conn) alive() bool {
 		}
 		p.raw, p.look = raw, p.poll
 	}
-	p.n = 0
-	return p.raw.Control(p.look) == nil && p.n <= 0
+	return p.raw.Control(p.look) == nil && p.ask[0].Revents == 0
 }
