@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap/zapcore"
+
+	"pd-router/internal/openai"
 )
 
 // deaths are the ways in which a node can fail before its first line.
@@ -135,22 +138,33 @@ func TestClientIsToldTheFirstFailureWhenNoOtherSlotIsFree(t *testing.T) {
 }
 
 func TestAnotherAttemptGoesAheadOfAllThatCameLater(t *testing.T) { // invariant 6
-	w := newPlace(t)
-	g := newGate()
-	w.node.script(streams(begins, stays(g), cuts))
-	first := w.ask(prompt("first"))
-	happens(t, "the node is at work", g.reached)
-	var later []*client
-	for i := range 3 {
-		later = append(later, w.ask(prompt(fmt.Sprint("later", i))))
-		w.inLine(i + 1)
+	for _, told := range []bool{false, true} {
+		t.Run(fmt.Sprint("told its place: ", told), func(t *testing.T) {
+			// However long the request takes to stand in the line again: its slot is idle by then.
+			slow := func(e zapcore.Entry) error {
+				if e.Message == "another attempt" {
+					time.Sleep(50 * time.Millisecond)
+				}
+				return nil
+			}
+			w := newPlace(t, func(s *setup) { s.logged = slow })
+			g := newGate()
+			w.node.script(streams(begins, stays(g), cuts))
+			first := w.asks(Call{Endpoint: openai.Completions, Body: []byte(`{"prompt":"first","stream":true}`), TellPlace: told}, nil)
+			happens(t, "the node is at work", g.reached)
+			var later []*client
+			for i := range 3 {
+				later = append(later, w.ask(prompt(fmt.Sprint("later", i))))
+				w.inLine(i + 1)
+			}
+			g.open()
+			first.end().wantOK("Hello, world")
+			for _, c := range later {
+				c.end().wantOK("Hello, world")
+			}
+			require.Equal(t, []string{"first", "first", "later0", "later1", "later2"}, w.prefill.prompts())
+		})
 	}
-	g.open()
-	first.end().wantOK("Hello, world")
-	for _, c := range later {
-		c.end().wantOK("Hello, world")
-	}
-	require.Equal(t, []string{"first", "first", "later0", "later1", "later2"}, w.prefill.prompts())
 }
 
 // A failed answer means that the node is there: it is not asked again for the same request.

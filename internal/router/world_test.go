@@ -56,7 +56,8 @@ type setup struct {
 	window      int  // max_model_len of the prefill node
 	noTokenizer bool // the router has none
 	thinking    func(json.RawMessage) bool
-	down        bool // the prefill node is down at the start
+	down        bool                      // the prefill node is down at the start
+	logged      func(zapcore.Entry) error // is called with each line of the log
 }
 
 type nodeSetup struct {
@@ -124,8 +125,12 @@ func newPlace(t *testing.T, change ...func(*setup)) *place {
 	}
 	gate := &openai.Gate{HasTokenizer: tok != nil, Thinking: s.thinking}
 	m := metrics.New(w.registry, MetricsOptions(s.Options, names, func(st *metrics.State) { w.router.FillState(st) }))
+	var hooks []zap.Option
+	if s.logged != nil {
+		hooks = append(hooks, zap.Hooks(s.logged))
+	}
 	var err error
-	w.router, err = New(s.Options, backends, gate, tok, m, zap.New(core))
+	w.router, err = New(s.Options, backends, gate, tok, m, zap.New(core, hooks...))
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ran := make(chan struct{})
