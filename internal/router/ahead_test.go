@@ -2,6 +2,7 @@ package router
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -24,4 +25,23 @@ func TestClientLeavesBetweenPrefillAndDecode(t *testing.T) {
 	require.Len(t, calls, 3)
 	require.Equal(t, []string{calls[0].id, calls[2].id}, w.node.rids())
 	require.Empty(t, w.node.cancelled(), "nothing was sent")
+}
+
+// A request whose node died has KV on a second one and waits there for the slot, in vain: the place behind the slot is given back, and the
+// client is told the first failure.
+func TestAnotherAttemptThatWaitsAheadInVainGivesItsPlaceBack(t *testing.T) {
+	w := newPlace(t, two, func(s *setup) {
+		s.PrefillAhead, s.QueueTimeout = true, 300*time.Millisecond
+		s.nodes[0].hello, s.nodes[1].hello = 1000, 1000
+	})
+	first, g := w.occupy()
+	w.nodes[1].script(streams(begins, func(d *decode) bool {
+		d.node.die()
+		return false
+	}))
+	w.ask(blocking).end().wantRefused(502, "decode_truncated")
+	require.Len(t, w.prefill.came(), 3, "the second attempt was ahead of its slot")
+	g.open()
+	first.end().wantOK("Hello")
+	w.ask(blocking).end().wantOK("Hello, world")
 }

@@ -135,6 +135,7 @@ func (l *life) serve() *failure {
 		case f == errMoved:
 			continue
 		case f.outcome == QueueTimeout && before != nil:
+			l.endLease(0) // of a slot that it was given ahead
 			return before.later(f.err.RetryAfter)
 		}
 		l.back = make(chan struct{})
