@@ -55,13 +55,42 @@ func TestBodiesThatAreRefused(t *testing.T) { // invariant 4
 
 // Closing with bytes unread resets the connection, and clients report that instead of the refusal.
 func TestClientThatIsRefusedMayGoOnSending(t *testing.T) {
-	e := newEdge(t, func(s *setup) { s.MaxBody = 1000 })
-	size := 8 << 20
-	c := e.dial().send(request("POST", chatPath, fmt.Sprint("Content-Length: ", size)))
-	c.reply().wantError(413, "payload_too_large")
-	c.send(strings.Repeat("x", size/2)).send(strings.Repeat("x", size/2))
-	_, err := c.r.ReadByte()
-	require.Equal(t, io.EOF, err)
+	e := newEdge(t, func(s *setup) { s.MaxBody = 8 << 20 })
+	half := strings.Repeat("x", 4<<20)
+	long := fmt.Sprint("Content-Length: ", 2*len(half))
+	for _, tc := range []struct {
+		name, head string
+		status     int
+		kind       string
+	}{
+		{"a body that is too long", request("POST", chatPath, fmt.Sprint("Content-Length: ", 2*len(half)+1)), 413, "payload_too_large"},
+		{"a path that is not there", request("POST", "/nowhere", long), 404, "not_found"},
+		{"a path that is not there, and a body that is too long", request("POST", "/nowhere", fmt.Sprint("Content-Length: ", 2*len(half)+1)), 404, "not_found"},
+		{"a method that is not allowed", request("POST", "/health", long), 405, "method_not_allowed"},
+		{"forbidden bytes in the head", request("POST", chatPath, long, "A: b\x01"), 400, "bad_request"},
+		{"a head that is too long", request("POST", chatPath, long, "A: "+half[:headBuffer]), 431, "header_too_large"},
+		{"no HTTP", "what is this\r\n\r\n", 400, "bad_request"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := e.dial().send(tc.head + "x")
+			c.reply().wantError(tc.status, tc.kind)
+			c.send(half[1:]).send(half)
+			_, err := c.r.ReadByte()
+			require.Equal(t, io.EOF, err)
+		})
+	}
+}
+
+// Once a body that nobody wanted was passed over, the connection is as any other: its end is not waited for.
+func TestConnectionThatGoesOnAfterARefusalEndsAtOnce(t *testing.T) {
+	e := newEdge(t)
+	c := e.dial().post("/nowhere", blocking)
+	c.reply().wantError(404, "not_found")
+	c.post(chatPath, blocking, "Connection: close").reply().wantOK()
+	c.wantClosed()
+	start := time.Now()
+	await(t, "the connection is gone, though the client keeps its side", func() bool { return e.server.Connections() == 0 })
+	require.Less(t, time.Since(start), lingerTime)
 }
 
 func TestBodiesThatAreAccepted(t *testing.T) {

@@ -96,8 +96,13 @@ func (c *conn) hangUp() {
 // leaveUnread is told that the rest of the request's body is not read: the connection ends with the reply.
 func (c *conn) leaveUnread(ctx *fasthttp.RequestCtx) {
 	ctx.SetConnectionClose()
+	c.sends(true)
+}
+
+// sends says whether the client may be sending what nobody reads, in case that the connection ends with this request.
+func (c *conn) sends(unread bool) {
 	c.mu.Lock()
-	c.unread = true
+	c.unread = unread
 	c.mu.Unlock()
 }
 

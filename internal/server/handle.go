@@ -59,27 +59,37 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	// Without a deadline of our own fasthttp keeps a reply back for that to the next request, when the client has sent that already: it may wait
 	// for half an hour. There is none that this undoes, as a hang-up sets it within a request only.
 	_ = ctx.SetWriteDeadline(time.Time{})
+	c.sends(false)
 	if name, ok := forbidden(&ctx.Request.Header); ok {
 		s.fail(ctx, openai.Errorf(openai.TypeBadRequest, "the header %.40q holds bytes that HTTP forbids", name))
-		ctx.SetConnectionClose()
+		c.leaveUnread(ctx)
 		return
 	}
 	r, ok := routes[string(ctx.Path())]
 	if !ok {
-		s.fail(ctx, openai.Errorf(openai.TypeNotFound, "no such path: %.80q; see /v1/chat/completions, /v1/completions, /v1/models, /health, /pool_status, /metrics", ctx.Path()))
+		s.turnAway(ctx, c, openai.Errorf(openai.TypeNotFound, "no such path: %.80q; see /v1/chat/completions, /v1/completions, /v1/models, /health, /pool_status, /metrics", ctx.Path()))
 		return
 	}
 	f, ok := r.methods[string(ctx.Method())]
 	if !ok {
 		ctx.Response.Header.Set("Allow", r.allow)
-		s.fail(ctx, openai.Errorf(openai.TypeMethodNotAllowed, "%.20q is not allowed here: use %s", ctx.Method(), r.allow))
+		s.turnAway(ctx, c, openai.Errorf(openai.TypeMethodNotAllowed, "%.20q is not allowed here: use %s", ctx.Method(), r.allow))
 		return
 	}
 	f(s, ctx, c)
 }
 
+// turnAway refuses a request whose body nobody looks at. If it is short, fasthttp passes over it; else the connection ends.
+func (s *Server) turnAway(ctx *fasthttp.RequestCtx, c *conn, e *openai.Error) {
+	s.fail(ctx, e)
+	c.sends(ctx.RequestBodyStream() != nil || toldLength(&ctx.Request.Header) > 0)
+}
+
 // malformed answers what is no HTTP request. Nothing of it is repeated or logged.
 func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
+	if c, ok := ctx.Conn().(*conn); ok {
+		c.sends(true)
+	}
 	var small *fasthttp.ErrSmallBuffer
 	var timeout net.Error
 	switch {
