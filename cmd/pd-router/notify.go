@@ -28,9 +28,13 @@ func announce(ctx context.Context, socket string, ready <-chan struct{}, drain t
 	tell(socket, fmt.Sprintf("STOPPING=1\nSTATUS=replies that run are ending\nEXTEND_TIMEOUT_USEC=%d", (drain+stopMargin).Microseconds()), log)
 }
 
+// tellLimit is how long systemd may take to make room for a message: the end does not hang on it.
+const tellLimit = 2 * time.Second
+
 func tell(socket, state string, log *zap.Logger) {
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"}) // "@" in front is an abstract name, for Go too
 	if err == nil {
+		_ = c.SetWriteDeadline(time.Now().Add(tellLimit))
 		_, err = c.Write([]byte(state))
 		_ = c.Close()
 	}

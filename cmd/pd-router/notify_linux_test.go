@@ -59,3 +59,28 @@ func TestWithoutSystemdNothingIsTold(t *testing.T) {
 	stop()
 	announce(ctx, filepath.Join(t.TempDir(), "nobody"), nil, 0, zap.NewNop()) // a socket that is gone is no failure
 }
+
+// Whoever holds the socket reads nothing, as a supervisor that hangs: the end does not wait for it.
+func TestEndDoesNotWaitForAReaderThatHangs(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "notify")
+	systemd(t, socket)
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+	for err == nil { // until its queue is full
+		_, err = c.Write([]byte("WATCHDOG=1"))
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		announce(ctx, socket, nil, 0, zap.NewNop())
+	}()
+	select {
+	case <-ended:
+	case <-time.After(tellLimit + 10*time.Second):
+		t.Fatal("it waits for a reader")
+	}
+}
