@@ -86,11 +86,16 @@ func (d *Decode) Reread() <-chan struct{} {
 	return d.unread
 }
 
-// capsDue says whether it is time to read the page of capabilities.
+// capsDue says whether it is time to read the page of capabilities, and takes that on: when capsAt becomes zero while it is read, what was
+// read may be of a process that is no more.
 func (d *Decode) capsDue() bool {
 	d.capsMu.Lock()
 	defer d.capsMu.Unlock()
-	return time.Now().After(d.capsAt)
+	due := time.Now().After(d.capsAt)
+	if due {
+		d.capsAt = time.Now().Add(capsRefresh)
+	}
+	return due
 }
 
 // capsTried notes what came of reading the page, and ends the wait of Reread.
@@ -100,9 +105,13 @@ func (d *Decode) capsTried(err error) {
 	if d.unread != nil {
 		close(d.unread)
 	}
-	d.capsAt, d.unread = time.Now().Add(capsRefresh), nil
-	if err != nil {
-		d.capsAt, d.unread = time.Now().Add(capsRetry), make(chan struct{})
+	d.unread = nil
+	if err == nil {
+		return
+	}
+	d.unread = make(chan struct{})
+	if !d.capsAt.IsZero() {
+		d.capsAt = time.Now().Add(capsRetry)
 	}
 }
 
