@@ -138,7 +138,9 @@ func (l *life) serve() *failure {
 			l.endLease(0) // of a slot that it was given ahead
 			return before.later(f.err.RetryAfter)
 		}
-		l.back = make(chan struct{})
+		if f.retry != never { // else the slot is free before the client hears of it
+			l.back = make(chan struct{})
+		}
 		l.endLease(0)
 		if !l.again(f) {
 			l.comeBack()

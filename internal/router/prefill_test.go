@@ -3,12 +3,14 @@ package router
 import (
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"pd-router/internal/openai"
 	"pd-router/internal/queue"
 )
 
@@ -230,4 +232,18 @@ func TestHeadersOfTheClientGoOnToPrefill(t *testing.T) {
 	require.Equal(t, 200, p.Status)
 	require.Equal(t, "Bearer k", w.prefill.came()[0].forward.Get("Authorization"))
 	require.Equal(t, "00-1", w.prefill.came()[0].forward.Get("traceparent"))
+}
+
+// A client that comes again as soon as it was refused finds its slot free.
+func TestSlotIsFreeWhenTheRefusalIsThere(t *testing.T) {
+	w := newPlace(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what is left to another goroutine comes too late
+	for range 20 {
+		w.prefill.script(refuses(400, `{"error":"no"}`))
+		w.requests++
+		reply := w.router.Serve(t.Context(), Call{Endpoint: openai.Chat, Body: []byte(blocking), Start: time.Now()})
+		state := w.state()
+		require.Equal(t, 400, reply.Status)
+		require.Equal(t, queue.Free, state)
+	}
 }
