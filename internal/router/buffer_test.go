@@ -42,10 +42,7 @@ func TestKVThatStopsHalfWayIsForgotten(t *testing.T) {
 // A prefill node that hangs while its client leaves may send when it goes on, and stop half way.
 func TestKVThatHasNotBegunIsForgotten(t *testing.T) {
 	w := newPlace(t, greets)
-	g := newGate()
-	w.prefill.script(waitsAt(g))
-	c := w.ask(blocking)
-	happens(t, "prefill", g.reached)
+	c, _ := w.askUntilPrefill()
 	c.leave(ErrClientGone)
 	w.ask(blocking).end().wantOK("Hello, world")
 	require.Equal(t, []string{w.prefill.came()[0].id}, w.node.forgotten())
@@ -54,10 +51,7 @@ func TestKVThatHasNotBegunIsForgotten(t *testing.T) {
 // Without a hello nothing is known of the buffer, and the node is left alone: it sees no decode call for a prefill that came to nothing.
 func TestNodeWithoutAHelloIsNotToldToForget(t *testing.T) {
 	w := newPlace(t)
-	g := newGate()
-	w.prefill.script(waitsAt(g))
-	c := w.ask(blocking)
-	happens(t, "prefill", g.reached)
+	c, _ := w.askUntilPrefill()
 	c.leave(ErrClientGone)
 	w.wantFreeAtOnce()
 	w.prefill.script(breaks, breaks)
@@ -70,10 +64,7 @@ func TestNodeWithoutAHelloIsNotToldToForget(t *testing.T) {
 func TestSlotComesBackWhenTheBufferIsSomebodyElses(t *testing.T) {
 	w := newPlace(t, greets)
 	w.node.begins("of somebody else")
-	g := newGate()
-	w.prefill.script(waitsAt(g))
-	c := w.ask(blocking)
-	happens(t, "prefill", g.reached)
+	c, _ := w.askUntilPrefill()
 	c.leave(ErrClientGone)
 	await(t, "the slot is free", func() bool { return w.state() == queue.Free })
 	require.Equal(t, []string{w.prefill.came()[0].id}, w.node.forgotten())
@@ -117,10 +108,7 @@ func TestPrefillThatBreaksTwiceIsWaitedFor(t *testing.T) {
 // KV that went to a process which is no more is not waited for.
 func TestKVIsMadeAgainForANodeThatWentAway(t *testing.T) {
 	w := newPlace(t)
-	g := newGate()
-	w.prefill.script(waitsAt(g))
-	c := w.ask(blocking)
-	happens(t, "prefill", g.reached)
+	c, g := w.askUntilPrefill()
 	w.node.die()
 	w.router.backends[0].Failed(nil)
 	await(t, "the node is known to be down", func() bool { return !w.router.backends[0].Up() })

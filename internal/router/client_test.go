@@ -37,6 +37,15 @@ type client struct {
 // ask sends a request and does not wait. The body is a chat unless it has a prompt.
 func (w *place) ask(body string) *client { return w.askWith(body, nil) }
 
+// askUntilPrefill asks, and returns when the prefill node has the request, which it keeps until g opens.
+func (w *place) askUntilPrefill() (c *client, g *gate) {
+	g = newGate()
+	w.prefill.script(waitsAt(g))
+	c = w.ask(blocking)
+	happens(w.T, "prefill", g.reached)
+	return c, g
+}
+
 // askTold is ask for a client that wants to be told its place.
 func (w *place) askTold(body string) *client {
 	return w.asks(Call{Endpoint: openai.Chat, Body: []byte(body), TellPlace: true}, nil)

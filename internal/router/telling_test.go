@@ -12,10 +12,7 @@ import (
 // held is a place whose only slot is taken until release.
 func held(t *testing.T, changes ...func(*setup)) (w *place, first *client, release func()) {
 	w = newPlace(t, changes...)
-	g := newGate()
-	w.prefill.script(waitsAt(g))
-	first = w.ask(blocking)
-	happens(t, "prefill", g.reached)
+	first, g := w.askUntilPrefill()
 	return w, first, g.open
 }
 
